@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# Writes OUT: the bytes of every file in FILES (sorted) as one row of SCHEMA[] each.
+list(SORT FILES)
+set(text "/* Generated from src/store/schema by cmake/embed.cmake. */\n#include \"store/schema.h\"\n\n")
+set(rows "")
+foreach(file ${FILES})
+	get_filename_component(name ${file} NAME_WE)
+	string(REGEX MATCH "^[0-9]+" number ${name})
+	math(EXPR version "${number}")
+	file(READ ${file} hex HEX)
+	string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${hex}")
+	string(APPEND text "static const char SQL_${version}[] = {${bytes}0};\n")
+	string(APPEND rows "\t{ ${version}, SQL_${version} },\n")
+endforeach()
+string(APPEND text "\nconst struct schema_step SCHEMA[] = {\n${rows}\t{ 0, 0 },\n};\n")
+file(WRITE ${OUT} "${text}")

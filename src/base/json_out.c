@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writing half of base/json.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/id.h"
+#include "base/json.h"
+
+/* A value follows another value exactly when the last byte ended one. */
+static void separate(struct buf *b)
+{
+	char last = b->len ? b->data[b->len - 1] : '[';
+
+	if (last != '{' && last != '[' && last != ':')
+		buf_putc(b, ',');
+}
+
+void json_begin(struct buf *b, char bracket)
+{
+	separate(b);
+	buf_putc(b, bracket);
+}
+
+void json_end(struct buf *b, char bracket)
+{
+	buf_putc(b, bracket);
+}
+
+static bool needs_escape(unsigned char c)
+{
+	return c < 0x20 || c == '"' || c == '\\';
+}
+
+static void put_escaped(struct buf *b, unsigned char c)
+{
+	switch (c) {
+	case '"':
+		buf_add(b, "\\\"", 2);
+		break;
+	case '\\':
+		buf_add(b, "\\\\", 2);
+		break;
+	case '\n':
+		buf_add(b, "\\n", 2);
+		break;
+	case '\r':
+		buf_add(b, "\\r", 2);
+		break;
+	case '\t':
+		buf_add(b, "\\t", 2);
+		break;
+	default:
+		buf_printf(b, "\\u%04x", c);
+	}
+}
+
+static void put_quoted(struct buf *b, const char *s)
+{
+	const char *run = s;
+
+	buf_putc(b, '"');
+	for (; *s; s++) {
+		if (!needs_escape((unsigned char)*s))
+			continue;
+		buf_add(b, run, (size_t)(s - run));
+		put_escaped(b, (unsigned char)*s);
+		run = s + 1;
+	}
+	buf_add(b, run, (size_t)(s - run));
+	buf_putc(b, '"');
+}
+
+void json_key(struct buf *b, const char *key)
+{
+	separate(b);
+	put_quoted(b, key);
+	buf_putc(b, ':');
+}
+
+void json_text(struct buf *b, const char *s)
+{
+	separate(b);
+	if (s)
+		put_quoted(b, s);
+	else
+		buf_add(b, "null", 4);
+}
+
+void json_int(struct buf *b, int64_t n)
+{
+	separate(b);
+	buf_int(b, n);
+}
+
+void json_bool(struct buf *b, bool v)
+{
+	separate(b);
+	buf_puts(b, v ? "true" : "false");
+}
+
+void json_raw(struct buf *b, const char *json)
+{
+	separate(b);
+	buf_puts(b, json ? json : "null");
+}
+
+void json_time(struct buf *b, lapse_ms t)
+{
+	char text[TIME_TEXT_LEN + 1];
+
+	if (t == LAPSE_NEVER) {
+		json_text(b, NULL);
+		return;
+	}
+	time_format(t, text);
+	json_text(b, text);
+}
+
+void json_id(struct buf *b, int64_t id)
+{
+	char text[ID_TEXT_LEN + 1];
+
+	id_format(id, text);
+	json_text(b, text);
+}
+
+void json_put_text(struct buf *b, const char *key, const char *s)
+{
+	json_key(b, key);
+	json_text(b, s);
+}
+
+void json_put_int(struct buf *b, const char *key, int64_t n)
+{
+	json_key(b, key);
+	json_int(b, n);
+}
+
+void json_put_bool(struct buf *b, const char *key, bool v)
+{
+	json_key(b, key);
+	json_bool(b, v);
+}
+
+void json_put_time(struct buf *b, const char *key, lapse_ms t)
+{
+	json_key(b, key);
+	json_time(b, t);
+}
+
+void json_put_id(struct buf *b, const char *key, int64_t id)
+{
+	json_key(b, key);
+	json_id(b, id);
+}
+
+void json_put_raw(struct buf *b, const char *key, const char *json)
+{
+	json_key(b, key);
+	json_raw(b, json);
+}

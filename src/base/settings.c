@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/settings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define ROW_INT(name, def, min, max, unit, help)                                                   \
+	{ #name, SETTING_INT, offsetof(struct settings, name), def, NULL, min, max, unit, help },
+#define ROW_FLAG(name, def, min, max, unit, help)                                                  \
+	{ #name, SETTING_FLAG, offsetof(struct settings, name), def, NULL, min, max, unit, help },
+#define ROW_TEXT(name, def, min, max, unit, help)                                                  \
+	{ #name, SETTING_TEXT, offsetof(struct settings, name), 0, def, min, max, unit, help },
+
+const struct setting SETTINGS_TABLE[] = {
+#define X(kind, name, def, min, max, unit, help) ROW_##kind(name, def, min, max, unit, help)
+	SETTINGS(X)
+#undef X
+};
+const size_t SETTINGS_COUNT = ARRAY_LEN(SETTINGS_TABLE);
+
+static void *member(const struct settings *s, const struct setting *row)
+{
+	return (char *)(uintptr_t)s + row->offset;
+}
+
+void settings_init(struct settings *s)
+{
+	for (size_t i = 0; i < SETTINGS_COUNT; i++) {
+		const struct setting *row = &SETTINGS_TABLE[i];
+		switch (row->kind) {
+		case SETTING_INT:
+			*(int64_t *)member(s, row) = row->def_int;
+			break;
+		case SETTING_FLAG:
+			*(bool *)member(s, row) = row->def_int != 0;
+			break;
+		case SETTING_TEXT:
+			*(char **)member(s, row) = mem_strdup(row->def_text);
+			break;
+		}
+	}
+}
+
+void settings_done(struct settings *s)
+{
+	for (size_t i = 0; i < SETTINGS_COUNT; i++)
+		if (SETTINGS_TABLE[i].kind == SETTING_TEXT) {
+			char **text = member(s, &SETTINGS_TABLE[i]);
+			free(*text);
+			*text = NULL;
+		}
+}
+
+static int set_int(int64_t *out, const struct setting *row, const char *value, struct problem *p)
+{
+	char *end;
+
+	errno = 0;
+	long long n = strtoll(value, &end, 10);
+	if (value[0] == '\0' || *end != '\0' || errno == ERANGE)
+		return problem_set(p, LAPSE_EINVAL, row->name, "%s: '%.60s' is not a whole number",
+				   row->name, value);
+	if (n < row->min || n > row->max)
+		return problem_set(p, LAPSE_EINVAL, row->name,
+				   "%s: %lld is out of range, it must be between %" PRId64
+				   " and %" PRId64 " %s",
+				   row->name, n, row->min, row->max, row->unit);
+	*out = n;
+	return LAPSE_OK;
+}
+
+static int set_text(char **out, const struct setting *row, const char *value, struct problem *p)
+{
+	size_t n = strlen(value);
+
+	if ((int64_t)n < row->min || (int64_t)n > row->max)
+		return problem_set(p, LAPSE_EINVAL, row->name,
+				   "%s: must be %" PRId64 " to %" PRId64 " bytes long", row->name,
+				   row->min, row->max);
+	free(*out);
+	*out = mem_strdup(value);
+	return LAPSE_OK;
+}
+
+static int set_flag(bool *out, const struct setting *row, const char *value, struct problem *p)
+{
+	bool yes = strcmp(value, "true") == 0;
+
+	if (!yes && strcmp(value, "false") != 0)
+		return problem_set(p, LAPSE_EINVAL, row->name, "%s: must be true or false, not '%.60s'",
+				   row->name, value);
+	*out = yes;
+	return LAPSE_OK;
+}
+
+static const struct setting *find(const char *name)
+{
+	for (size_t i = 0; i < SETTINGS_COUNT; i++)
+		if (strcmp(SETTINGS_TABLE[i].name, name) == 0)
+			return &SETTINGS_TABLE[i];
+	return NULL;
+}
+
+static int set_row(struct settings *s, const struct setting *row, const char *value,
+		   struct problem *p)
+{
+	switch (row->kind) {
+	case SETTING_INT:
+		return set_int(member(s, row), row, value, p);
+	case SETTING_FLAG:
+		return set_flag(member(s, row), row, value, p);
+	case SETTING_TEXT:
+		return set_text(member(s, row), row, value, p);
+	}
+	return LAPSE_EINTERNAL;
+}
+
+int settings_set(struct settings *s, const char *name, const char *value, struct problem *p)
+{
+	const struct setting *row = find(name);
+
+	if (!row)
+		return problem_set(p, LAPSE_EINVAL, name, "unknown setting '%.60s'", name);
+	return set_row(s, row, value, p);
+}
+
+static char *trim(char *s)
+{
+	s += strspn(s, " \t");
+	size_t n = strlen(s);
+	while (n > 0 && strchr(" \t\r\n", s[n - 1]))
+		s[--n] = '\0';
+	return s;
+}
+
+/* Keeps the message, puts where it came from in front of it. */
+static int blame(struct problem *p, int err, const char *source, int line)
+{
+	char message[sizeof(p->message)];
+
+	snprintf(message, sizeof(message), "%s", p->message);
+	if (line)
+		snprintf(p->message, sizeof(p->message), "%.80s:%d: %.160s", source, line, message);
+	else
+		snprintf(p->message, sizeof(p->message), "%.80s: %.160s", source, message);
+	return err;
+}
+
+static int read_line(struct settings *s, char *line, struct problem *p)
+{
+	char *name = trim(line);
+
+	if (name[0] == '\0' || name[0] == '#')
+		return LAPSE_OK;
+	char *equals = strchr(name, '=');
+	if (!equals)
+		return problem_set(p, LAPSE_EINVAL, NULL, "expected 'name = value'");
+	*equals = '\0';
+	return settings_set(s, trim(name), trim(equals + 1), p);
+}
+
+int settings_read_file(struct settings *s, const char *path, struct problem *p)
+{
+	FILE *f = fopen(path, "re");
+	char *line = NULL;
+	size_t cap = 0;
+	int r = LAPSE_OK;
+
+	if (!f)
+		return problem_set(p, LAPSE_EINVAL, "config", "cannot read %.120s: %s", path,
+				   strerror(errno));
+	for (int number = 1; r == LAPSE_OK && getline(&line, &cap, f) >= 0; number++) {
+		r = read_line(s, line, p);
+		if (r < 0)
+			blame(p, r, path, number);
+	}
+	free(line);
+	fclose(f);
+	return r;
+}
+
+/* Names with this prefix that are no settings. */
+static bool is_program_variable(const char *name, size_t n)
+{
+	static const char *const ours[] = { "LAPSE_CONFIG", "LAPSE_URL", "LAPSE_TOKEN" };
+
+	for (size_t i = 0; i < ARRAY_LEN(ours); i++)
+		if (strlen(ours[i]) == n && memcmp(ours[i], name, n) == 0)
+			return true;
+	return false;
+}
+
+static bool env_name_matches(const struct setting *row, const char *name, size_t n)
+{
+	if (strlen(row->name) != n)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		char c = row->name[i];
+		if ((c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c) != name[i])
+			return false;
+	}
+	return true;
+}
+
+static int read_variable(struct settings *s, const char *entry, struct problem *p)
+{
+	const size_t prefix = strlen("LAPSE_");
+	const char *equals = strchr(entry, '=');
+
+	if (strncmp(entry, "LAPSE_", prefix) != 0 || !equals)
+		return LAPSE_OK;
+	size_t n = (size_t)(equals - entry);
+	if (is_program_variable(entry, n))
+		return LAPSE_OK;
+	for (size_t i = 0; i < SETTINGS_COUNT; i++)
+		if (env_name_matches(&SETTINGS_TABLE[i], entry + prefix, n - prefix)) {
+			int r = set_row(s, &SETTINGS_TABLE[i], equals + 1, p);
+			return r < 0 ? blame(p, r, "environment", 0) : LAPSE_OK;
+		}
+	return problem_set(p, LAPSE_EINVAL, NULL, "environment: unknown setting %.*s", (int)n, entry);
+}
+
+int settings_read_env(struct settings *s, char *const *env, struct problem *p)
+{
+	for (; env && *env; env++) {
+		int r = read_variable(s, *env, p);
+		if (r < 0)
+			return r;
+	}
+	return LAPSE_OK;
+}
+
+/* One flag: its name in the file's spelling, and its value or NULL. */
+struct flag {
+	char name[64];
+	const char *value;
+	int used; /* arguments it took */
+};
+
+static int take_flag(int argc, char *const *argv, struct flag *ret, struct problem *p)
+{
+	const char *arg = argv[0];
+	size_t n = strcspn(arg, "=");
+
+	if (strncmp(arg, "--", 2) != 0 || n <= 2 || n - 2 >= sizeof(ret->name))
+		return problem_set(p, LAPSE_EINVAL, NULL, "unexpected argument '%.80s' (see --help)",
+				   arg);
+	snprintf(ret->name, sizeof(ret->name), "%.*s", (int)(n - 2), arg + 2);
+	for (char *c = ret->name; *c; c++)
+		if (*c == '-')
+			*c = '_';
+	const struct setting *row = find(ret->name);
+	if (!row && strcmp(ret->name, "config") != 0)
+		return problem_set(p, LAPSE_EINVAL, NULL, "unknown option '%.*s' (see --help)", (int)n,
+				   arg);
+	ret->used = 1;
+	if (arg[n] == '=')
+		ret->value = arg + n + 1;
+	else if (row && row->kind == SETTING_FLAG)
+		ret->value = "true";
+	else if (argc < 2)
+		return problem_set(p, LAPSE_EINVAL, NULL, "option '%s' needs a value", arg);
+	else {
+		ret->value = argv[1];
+		ret->used = 2;
+	}
+	return LAPSE_OK;
+}
+
+int settings_read_flags(struct settings *s, int argc, char *const *argv, struct problem *p)
+{
+	struct flag f;
+
+	for (int i = 0; i < argc; i += f.used) {
+		int r = take_flag(argc - i, argv + i, &f, p);
+		if (r == LAPSE_OK && strcmp(f.name, "config") != 0)
+			r = settings_set(s, f.name, f.value, p);
+		if (r < 0)
+			return r;
+	}
+	return LAPSE_OK;
+}
+
+static int find_config(int argc, char *const *argv, char *const *env, const char **ret,
+		       struct problem *p)
+{
+	struct flag f;
+
+	for (; env && *env; env++)
+		if (strncmp(*env, "LAPSE_CONFIG=", 13) == 0)
+			*ret = *env + 13;
+	for (int i = 0; i < argc; i += f.used) {
+		int r = take_flag(argc - i, argv + i, &f, p);
+		if (r < 0)
+			return r;
+		if (strcmp(f.name, "config") == 0)
+			*ret = f.value;
+	}
+	return LAPSE_OK;
+}
+
+int settings_load(struct settings *s, int argc, char *const *argv, char *const *env,
+		  struct problem *p)
+{
+	const char *config = NULL;
+	int r = find_config(argc, argv, env, &config, p);
+
+	if (r == LAPSE_OK && config)
+		r = settings_read_file(s, config, p);
+	if (r == LAPSE_OK)
+		r = settings_read_env(s, env, p);
+	if (r == LAPSE_OK)
+		r = settings_read_flags(s, argc, argv, p);
+	return r;
+}
+
+void setting_value(const struct settings *s, const struct setting *row, struct buf *out)
+{
+	switch (row->kind) {
+	case SETTING_INT:
+		buf_int(out, *(int64_t *)member(s, row));
+		break;
+	case SETTING_FLAG:
+		buf_puts(out, *(bool *)member(s, row) ? "true" : "false");
+		break;
+	case SETTING_TEXT:
+		buf_puts(out, *(char **)member(s, row));
+		break;
+	}
+}
+
+void settings_help(struct buf *out)
+{
+	for (size_t i = 0; i < SETTINGS_COUNT; i++) {
+		const struct setting *row = &SETTINGS_TABLE[i];
+		char flag[64];
+		snprintf(flag, sizeof(flag), "--%s%s%s", row->name, row->unit[0] ? " " : "",
+			 row->unit);
+		for (char *c = flag; *c && *c != ' '; c++)
+			if (*c == '_')
+				*c = '-';
+		buf_printf(out, "  %-36s %s", flag, row->help);
+		if (row->kind == SETTING_INT)
+			buf_printf(out, " (%" PRId64 ")", row->def_int);
+		else if (row->kind == SETTING_TEXT && row->def_text[0])
+			buf_printf(out, " (%s)", row->def_text);
+		buf_putc(out, '\n');
+	}
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Settings: one table gives the struct, the parser, the environment names, the flags, `lapse
+ * config` and the manual page.
+ *
+ * File < environment < flag. A value out of range, an unknown name or a typo stops the start with
+ * one clear line. The environment name is LAPSE_ + the name in capitals, the flag --name-with-dashes,
+ * the line in the file `name = value`.
+ *
+ * To add a setting: a row below. Kinds: INT (a whole number between min and max), TEXT (bytes,
+ * min and max are its length), FLAG (true or false; min and max are unused).
+ */
+#ifndef LAPSE_BASE_SETTINGS_H
+#define LAPSE_BASE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#define DAY_MS INT64_C(86400000)
+#define YEAR_MS (366 * DAY_MS)
+
+/* clang-format off */
+#define SETTINGS(X)                                                                                \
+	/* kind, name, default, min, max, unit, help */                                            \
+	X(TEXT, listen, "127.0.0.1:7878", 1, 512, "address", "HOST:PORT, or unix:PATH")             \
+	X(TEXT, data_dir, "lapse-data", 1, 1024, "path", "where the database and its backups live") \
+	X(TEXT, log_level, "info", 1, 16, "level", "debug, info, warn or error")                    \
+	X(TEXT, tls_cert, "", 0, 1024, "path", "certificate chain in PEM; with tls_key turns TLS on") \
+	X(TEXT, tls_key, "", 0, 1024, "path", "private key in PEM")                                 \
+	X(FLAG, behind_tls_proxy, false, 0, 0, "", "a proxy ends TLS: allow a public address without it") \
+	X(INT, connections_max, 1024, 1, 60000, "connections", "more than that get 503")            \
+	X(INT, request_timeout_ms, 60000, 10, 3600000, "ms", "time a connection has to complete its next request") \
+	X(INT, body_max_bytes, 1048576, 1024, 67108864, "bytes", "a larger JSON body is 413")       \
+	X(INT, headers_max_bytes, 16384, 1024, 1048576, "bytes", "larger headers are 431")          \
+	X(INT, message_ttl_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "a read message older than this is removed") \
+	X(INT, message_sweep_ms, 60000, 10, DAY_MS, "ms", "pause between two sweeps of messages")   \
+	X(INT, unread_max_per_agent, 10000, 1, 1000000000, "messages", "unread messages an agent may have; more are 429") \
+	X(INT, housekeeping_sweep_ms, 60000, 10, DAY_MS, "ms", "pause between two sweeps of lapse's own tables") \
+	X(INT, event_keep_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "how long events can be replayed")    \
+	X(INT, idempotency_keep_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "how long an Idempotency-Key is remembered") \
+	X(INT, sweep_keep_ms, 7 * DAY_MS, 1, 100 * YEAR_MS, "ms", "how long the history of sweeps is kept") \
+	X(INT, sweep_budget_ms, 4, 1, 1000, "ms", "time a slice of a sweep may hold the store")     \
+	X(INT, holds_max, 10000, 1, 1000000, "holds", "holds that may exist at once; more are 429")  \
+	X(INT, tokens_max, 10000, 1, 1000000, "tokens", "tokens that may exist at once; more are 429") \
+	X(INT, backup_keep, 7, 1, 10000, "files", "newest backups that are kept")                   \
+	X(INT, cleanup_max_attempts, 3, 1, 1000, "attempts", "attempts at a deletion outside before it is a dead letter") \
+	X(INT, wal_max_bytes, 67108864, 1048576, 17179869184, "bytes", "writers wait for a checkpoint beyond this") \
+	X(TEXT, sqlite_synchronous, "full", 3, 6, "mode", "full, or off: off loses answered writes on power loss")
+/* clang-format on */
+
+#define SETTING_C_INT int64_t
+#define SETTING_C_TEXT char *
+#define SETTING_C_FLAG bool
+
+struct settings {
+#define X(kind, name, def, min, max, unit, help) SETTING_C_##kind name;
+	SETTINGS(X)
+#undef X
+};
+
+enum setting_kind { SETTING_INT, SETTING_TEXT, SETTING_FLAG };
+
+struct setting {
+	const char *name;
+	enum setting_kind kind;
+	size_t offset;
+	int64_t def_int;      /* INT and FLAG */
+	const char *def_text; /* TEXT */
+	int64_t min, max;
+	const char *unit, *help;
+};
+
+extern const struct setting SETTINGS_TABLE[];
+extern const size_t SETTINGS_COUNT;
+
+void settings_init(struct settings *s); /* the defaults */
+void settings_done(struct settings *s);
+
+/* Sets one by its name in the file's spelling (message_ttl_ms). */
+int settings_set(struct settings *s, const char *name, const char *value, struct problem *p);
+
+/* Reads `name = value` lines; empty lines and lines that start with # are skipped. */
+int settings_read_file(struct settings *s, const char *path, struct problem *p);
+
+/* Takes LAPSE_… from the environment. LAPSE_CONFIG, LAPSE_URL and LAPSE_TOKEN belong to the
+ * programs themselves; any other unknown LAPSE_ name is an error. */
+int settings_read_env(struct settings *s, char *const *env, struct problem *p);
+
+/* Takes --name value, --name=value and, for flags, --name alone. `argv` is without the program's
+ * name. --config FILE is skipped: the caller has read it already. */
+int settings_read_flags(struct settings *s, int argc, char *const *argv, struct problem *p);
+
+/* All three sources in their order. */
+int settings_load(struct settings *s, int argc, char *const *argv, char *const *env,
+		  struct problem *p);
+
+/* The current value as text, appended to `out`. */
+void setting_value(const struct settings *s, const struct setting *row, struct buf *out);
+
+/* The options part of a --help text. */
+void settings_help(struct buf *out);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/mem.h"
+#include "daemon/listen.h"
+#include "http/server.h"
+#include "rooms.h"
+
+#define STOP_MAX_MS 10000      /* a stop takes no longer, whoever is slow */
+#define STOP_CHECK_MS 10
+#define PEM_MAX_BYTES (1 << 20)
+
+struct daemon {
+	const struct settings *settings;
+	struct log log;
+	struct engine engine;
+	struct server server;
+	struct listener listener;
+	uv_loop_t loop;
+	uv_prepare_t prepare;
+	uv_timer_t engine_timer, stop_timer;
+	uv_signal_t sigterm, sigint;
+	int64_t stop_ticks;
+	bool stopping;
+	char *tls_cert, *tls_key;
+};
+
+/* The engine's time */
+
+static void on_engine_timer(uv_timer_t *t)
+{
+	struct daemon *d = CONTAINER_OF(t, struct daemon, engine_timer);
+
+	if (!d->stopping)
+		engine_tick(&d->engine);
+}
+
+/* Before every sleep: a request may have given the engine something to do sooner. */
+static void on_prepare(uv_prepare_t *p)
+{
+	struct daemon *d = CONTAINER_OF(p, struct daemon, prepare);
+	lapse_us next = engine_next_us(&d->engine);
+
+	if (d->stopping || next == INT64_MAX)
+		uv_timer_stop(&d->engine_timer);
+	else
+		uv_timer_start(&d->engine_timer, on_engine_timer, (uint64_t)((next + 999) / 1000),
+			       0);
+}
+
+/* Files to delete: on a worker, reported on the loop. */
+
+struct file_job {
+	uv_work_t work;
+	struct daemon *daemon;
+	struct cleanup *cleanup;
+	int err;
+	char why[128];
+};
+
+static void delete_file(uv_work_t *w)
+{
+	struct file_job *j = CONTAINER_OF(w, struct file_job, work);
+	char path[DATADIR_PATH_MAX];
+
+	if (strcmp(j->cleanup->kind, "file") != 0 ||
+	    datadir_file(j->daemon->settings->data_dir, j->cleanup->target, path) < 0) {
+		j->err = LAPSE_EINVAL;
+		snprintf(j->why, sizeof(j->why), "nobody knows how to delete this");
+	} else if (unlink(path) < 0 && errno != ENOENT) {
+		j->err = LAPSE_EIO;
+		snprintf(j->why, sizeof(j->why), "%s", strerror(errno));
+	}
+}
+
+static void file_deleted(uv_work_t *w, int status)
+{
+	struct file_job *j = CONTAINER_OF(w, struct file_job, work);
+
+	(void)status;
+	cleanup_settle(&j->daemon->engine, j->cleanup, j->err, j->why);
+	free(j);
+}
+
+static void run_cleanup(void *ctx, struct cleanup *c)
+{
+	struct file_job *j = mem_zalloc(1, sizeof(*j));
+
+	j->daemon = ctx;
+	j->cleanup = c;
+	uv_queue_work(&j->daemon->loop, &j->work, delete_file, file_deleted);
+}
+
+/* Stopping */
+
+static void close_handles(struct daemon *d)
+{
+	uv_close((uv_handle_t *)&d->prepare, NULL);
+	uv_close((uv_handle_t *)&d->engine_timer, NULL);
+	uv_close((uv_handle_t *)&d->stop_timer, NULL);
+	uv_close((uv_handle_t *)&d->sigterm, NULL);
+	uv_close((uv_handle_t *)&d->sigint, NULL);
+}
+
+static void on_stop_timer(uv_timer_t *t)
+{
+	struct daemon *d = CONTAINER_OF(t, struct daemon, stop_timer);
+
+	if (server_is_idle(&d->server)) {
+		server_stop(&d->server);
+		close_handles(d);
+	} else if (++d->stop_ticks > STOP_MAX_MS / STOP_CHECK_MS) {
+		log_message(&d->log, LOG_WARN, "daemon.stop_forced",
+			    "some clients did not take their answers in time");
+		_exit(0); /* everything that was answered is on the disk */
+	}
+}
+
+static void on_signal(uv_signal_t *h, int number)
+{
+	struct daemon *d = h->data;
+
+	if (d->stopping)
+		_exit(128 + number);
+	d->stopping = true;
+	log_message(&d->log, LOG_INFO, "daemon.stopping", "signal %d", number);
+	engine_stop(&d->engine);
+	server_quiesce(&d->server);
+	uv_timer_start(&d->stop_timer, on_stop_timer, 0, STOP_CHECK_MS);
+}
+
+/* Starting */
+
+static int read_pem(const char *path, char **ret, struct problem *p)
+{
+	FILE *f = fopen(path, "re");
+	char *text = mem_zalloc(1, PEM_MAX_BYTES);
+
+	if (!f) {
+		free(text);
+		return problem_set(p, LAPSE_EINVAL, "tls_cert", "cannot read %.160s: %s", path,
+				   strerror(errno));
+	}
+	size_t n = fread(text, 1, PEM_MAX_BYTES - 1, f);
+	fclose(f);
+	text[n] = '\0';
+	*ret = text;
+	return LAPSE_OK;
+}
+
+static int read_tls(struct daemon *d, struct problem *p)
+{
+	const struct settings *s = d->settings;
+
+	if (!s->tls_cert[0] && !s->tls_key[0])
+		return LAPSE_OK;
+	if (!s->tls_cert[0] || !s->tls_key[0])
+		return problem_set(p, LAPSE_EINVAL, "tls_cert",
+				   "tls_cert and tls_key go together: set both or none");
+	int r = read_pem(s->tls_cert, &d->tls_cert, p);
+	return r < 0 ? r : read_pem(s->tls_key, &d->tls_key, p);
+}
+
+/* Nobody from elsewhere may come in without a token, and no token may travel in the clear. */
+static int check_exposure(const struct daemon *d, struct problem *p)
+{
+	if (d->listener.is_loopback)
+		return LAPSE_OK;
+	if (tokens_count(&d->engine.tokens) == 0)
+		return problem_set(p, LAPSE_EFORBIDDEN, "listen",
+				   "refusing to listen at %.80s while no token exists: start on "
+				   "127.0.0.1, run 'lapse token create', then listen there",
+				   d->settings->listen);
+	if (!d->tls_cert && !d->settings->behind_tls_proxy)
+		return problem_set(p, LAPSE_EFORBIDDEN, "listen",
+				   "refusing to listen at %.80s without TLS: set tls_cert and "
+				   "tls_key, or behind_tls_proxy",
+				   d->settings->listen);
+	return LAPSE_OK;
+}
+
+static int check_settings(const struct settings *s, struct log *log, struct problem *p)
+{
+	if (!log_level_parse(s->log_level, &log->least))
+		return problem_set(p, LAPSE_EINVAL, "log_level",
+				   "log_level: must be debug, info, warn or error, not '%.30s'",
+				   s->log_level);
+	if (strcmp(s->sqlite_synchronous, "full") != 0 && strcmp(s->sqlite_synchronous, "off") != 0)
+		return problem_set(p, LAPSE_EINVAL, "sqlite_synchronous",
+				   "sqlite_synchronous: must be full or off, not '%.30s'",
+				   s->sqlite_synchronous);
+	return LAPSE_OK;
+}
+
+static int open_engine(struct daemon *d, struct problem *p)
+{
+	struct engine_config config = { .settings = d->settings, .clock = &CLOCK_SYSTEM,
+					.log = &d->log, .bounds = ROOM_BOUNDS,
+					.schedulers = ROOM_SCHEDULERS };
+	int r = engine_open(&d->engine, &config, p);
+
+	if (r == LAPSE_OK) {
+		d->engine.cleaner.runner = run_cleanup;
+		d->engine.cleaner.runner_ctx = d;
+	}
+	return r;
+}
+
+static int open_server(struct daemon *d, struct problem *p)
+{
+	int r = listener_open(&d->listener, d->settings->listen, d->tls_cert != NULL, p);
+
+	if (r < 0)
+		return r;
+	r = check_exposure(d, p);
+	struct server_config config = { .engine = &d->engine, .loop = &d->loop,
+					.fd = d->listener.fd, .tls_cert = d->tls_cert,
+					.tls_key = d->tls_key };
+	if (r == LAPSE_OK)
+		r = server_start(&d->server, &config, p);
+	if (r < 0) {
+		close(d->listener.fd);
+		listener_remove(&d->listener);
+	}
+	return r;
+}
+
+static void start_loop(struct daemon *d)
+{
+	uv_prepare_init(&d->loop, &d->prepare);
+	uv_prepare_start(&d->prepare, on_prepare);
+	uv_timer_init(&d->loop, &d->engine_timer);
+	uv_timer_init(&d->loop, &d->stop_timer);
+	uv_signal_init(&d->loop, &d->sigterm);
+	uv_signal_init(&d->loop, &d->sigint);
+	d->sigterm.data = d->sigint.data = d;
+	uv_signal_start(&d->sigterm, on_signal, SIGTERM);
+	uv_signal_start(&d->sigint, on_signal, SIGINT);
+}
+
+/* As many descriptors as we are allowed; the connection limit is ours to enforce. */
+static void raise_limits(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
+		l.rlim_cur = l.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &l);
+	}
+	signal(SIGPIPE, SIG_IGN);
+	umask(0077);
+}
+
+static void run(struct daemon *d)
+{
+	start_loop(d);
+	printf("lapsed ready on %s\n", d->listener.text);
+	fflush(stdout);
+	log_message(&d->log, LOG_INFO, "daemon.ready", "%s", d->listener.text);
+	uv_run(&d->loop, UV_RUN_DEFAULT);
+	listener_remove(&d->listener);
+	log_message(&d->log, LOG_INFO, "daemon.stopped", "every answered write is on the disk");
+}
+
+int daemon_run(const struct settings *settings, struct problem *p)
+{
+	struct daemon *d = mem_zalloc(1, sizeof(*d));
+
+	d->settings = settings;
+	d->log = (struct log){ .clock = &CLOCK_SYSTEM, .fd = STDERR_FILENO };
+	raise_limits();
+	int r = check_settings(settings, &d->log, p);
+	if (r == LAPSE_OK)
+		r = read_tls(d, p);
+	if (r == LAPSE_OK)
+		r = open_engine(d, p);
+	if (r == LAPSE_OK) {
+		uv_loop_init(&d->loop);
+		r = open_server(d, p);
+		if (r == LAPSE_OK)
+			run(d);
+		uv_loop_close(&d->loop);
+		engine_close(&d->engine);
+	}
+	free(d->tls_cert);
+	free(d->tls_key);
+	free(d);
+	return r;
+}

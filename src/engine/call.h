@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A call: one request as the rooms see it, without HTTP.
+ *
+ * A handler gets a call inside a transaction (or none, as its route says), decodes what it needs,
+ * runs an operation, and writes the reply. It returns
+ *   0            the reply is complete; it is sent once the transaction has committed
+ *   negative     an error; its transaction step is undone and the error is the reply
+ *   CALL_WAIT    after call_park(), call_await() or call_work(): the same handler, or the given
+ *                one, runs again in a later transaction and must check again what it relied on
+ *   CALL_AGAIN   commit what was done so far, and run the handler again in the next turn
+ * What must survive from one run to the next is in `state`, allocated from the call's arena.
+ */
+#ifndef LAPSE_ENGINE_CALL_H
+#define LAPSE_ENGINE_CALL_H
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/tx.h"
+
+enum { CALL_WAIT = 1, CALL_AGAIN = 2 };
+
+#define CALL_PARAMS_MAX 4
+#define CALL_QUERY_MAX 16
+#define LIMIT_DEFAULT 20
+#define LIMIT_MAX 100
+
+struct call;
+typedef int call_fn(struct call *c);
+
+/* Runs off the loop, on a worker thread: touches nothing but c->state and what is documented as
+ * safe there. */
+typedef void work_fn(struct call *c);
+
+struct call_arg {
+	const char *name, *value;
+};
+
+struct call {
+	struct engine *engine;
+	struct tx *tx; /* NULL in a handler whose route has no transaction */
+	struct arena arena;
+
+	/* Who and what. */
+	const char *owner;
+	bool admin;
+	const char *params[CALL_PARAMS_MAX]; /* of the path, in order, decoded */
+	struct call_arg query[CALL_QUERY_MAX];
+	size_t query_count;
+	json_t *body; /* NULL = an empty body */
+
+	/* The reply. */
+	int status; /* 200 unless the handler sets another */
+	struct buf reply;
+	const char *content_type; /* NULL = JSON */
+	lapse_ms sunset;          /* when the resource will expire; 0 = it says nothing */
+	struct problem problem;
+
+	/* Waiting. */
+	int runs;       /* how often the handler has run before */
+	bool stopping;  /* the daemon ends: do not wait any more */
+	bool timed_out; /* the wait of call_park() is over */
+	lapse_ms began; /* wall clock of the first run */
+	void *state;
+	call_fn *next; /* what runs next; the handler itself unless it said otherwise */
+	const char *park_key;
+	lapse_ms park_ms;
+	work_fn *work;
+
+	/* Given by whoever runs calls: makes a call that waits run again. */
+	void (*wake)(struct call *c);
+};
+
+/* Wait until the key is woken (engine/wait.h), or at most `ms`. */
+int call_park(struct call *c, const char *key, lapse_ms ms);
+
+/* Wait until somebody calls c->wake(c). */
+int call_await(struct call *c, call_fn *next);
+
+/* Run `work` on a worker thread, then `next`. */
+int call_work(struct call *c, work_fn *work, call_fn *next);
+
+/* Decode the body or the query by a table of fields; see json_decode(). */
+int call_body(struct call *c, const struct json_field *fields, void *out);
+int call_query(struct call *c, const struct json_field *fields, void *out);
+
+/* A parameter of the path that must be an id given by a client. */
+int call_id_param(struct call *c, int index, const char *name, const char **ret);
+
+/* Lists: `limit` and `after` of the query, and the frame around the items. */
+struct page {
+	int64_t limit;
+	const char *after; /* NULL = from the start */
+};
+extern const struct json_field PAGE_FIELDS[];
+
+/* The cursor of lists whose order is "newest id first": all ids below it. */
+int page_before(const struct page *page, int64_t *ret_before, struct problem *p);
+
+/* The frame of a list whose cursor is an id. page_item() says whether the item belongs to this page:
+ * ask the store for one more than the limit, and the one too many says that there is more. */
+struct page_writer {
+	struct buf *out;
+	int64_t limit, written;
+	int64_t last_id;
+	bool more;
+};
+void page_begin(struct page_writer *w, struct buf *out, const struct page *page);
+bool page_item(struct page_writer *w, int64_t id);
+void page_end(struct page_writer *w);
+
+/* The closing part of a list, for cursors of another kind: NULL = no further page. */
+void page_close(struct buf *out, const char *next_cursor);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Events: what happened, written in the transaction that made it true. One a fact for single
+ * operations, one a batch for sweeps.
+ *
+ * To add an event: a row below, and event_add() in the operation that makes it true.
+ */
+#ifndef LAPSE_ENGINE_EVENTS_H
+#define LAPSE_ENGINE_EVENTS_H
+
+#include "base/buf.h"
+
+struct tx;
+
+#define EVENTS(X)                                                                                  \
+	X(MESSAGE_SENT, "message.sent")                                                            \
+	X(MESSAGE_READ, "message.read")                                                            \
+	X(MESSAGE_PRUNED, "message.pruned")                                                        \
+	X(HOLD_PLACED, "hold.placed")                                                              \
+	X(HOLD_RELEASED, "hold.released")                                                          \
+	X(DEAD_LETTER, "cleanup.dead_letter")                                                      \
+	X(HOUSEKEEPING_PRUNED, "housekeeping.lifecycle_pruned")                                    \
+	X(MESSAGES_TICK_FAILED, "messages.lifecycle_tick_failed")                                  \
+	X(HOUSEKEEPING_TICK_FAILED, "housekeeping.lifecycle_tick_failed")
+
+enum event_kind {
+	EVENT_NONE,
+#define X(name, text) EVENT_##name,
+	EVENTS(X)
+#undef X
+};
+
+const char *event_name(enum event_kind kind);
+
+/* Adds the event to the transaction. `data` is a JSON object, finished by the caller. */
+int event_add(struct tx *tx, const char *owner, enum event_kind kind, const struct buf *data);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Schedulers: when a sweep runs.
+ *
+ * Start: the first sweep of a scheduler is due one interval after engine_open(). Hand-over: a tick
+ * runs one slice of one scheduler; a sweep that has more to do goes on at the next tick, so
+ * foreground work comes in between. The interval counts from the end of the last sweep, whether
+ * it succeeded, failed or was slow: the next one is armed in one place, sweep_ended(). Failure: the
+ * slice that failed is rolled back, the sweep ends, it is logged and counted, and its event is
+ * written when the store is back. Shutdown: schedule_stop() ends everything between two slices.
+ *
+ * Sweeps asked for by hand queue up at their scheduler and run before the periodic one.
+ */
+#ifndef LAPSE_ENGINE_SCHEDULE_H
+#define LAPSE_ENGINE_SCHEDULE_H
+
+#include "base/list.h"
+#include "base/metrics.h"
+#include "engine/events.h"
+#include "engine/sweep.h"
+
+#define SCHEDULERS_MAX 16
+#define SWEEP_REQUESTS_MAX 16 /* waiting at a scheduler; more are LAPSE_ELIMIT */
+
+struct engine;
+
+struct scheduler_def {
+	const char *name;
+	size_t interval; /* offset of its setting in struct settings */
+	enum event_kind failed;
+};
+
+struct scheduler {
+	const struct scheduler_def *def;
+	lapse_us next_at;   /* monotonic: when the next periodic sweep is due */
+	struct sweep sweep; /* the one under way */
+	bool running;
+	struct list requests; /* struct sweep_request, oldest first */
+	size_t requests_count;
+	struct sweep_request *serving; /* whose sweep is under way; NULL = periodic */
+
+	int64_t errors;         /* failed sweeps since the start */
+	int64_t unreported;     /* of them without an event yet */
+	lapse_ms last_ended_at; /* LAPSE_NEVER = not yet */
+	lapse_us last_ended;    /* monotonic; the start of the engine until the first sweep */
+	struct histogram seconds;
+};
+
+/* What somebody who asked for a sweep gets. Owned by the asker until done() was called. */
+struct sweep_request {
+	struct list link;
+	bool dry_run;
+	void (*done)(struct sweep_request *r, int err, const struct sweep *result);
+};
+
+void schedule_init(struct engine *e, const struct scheduler_def *defs);
+int schedule_load(struct engine *e, struct scheduler *s);
+void schedule_stop(struct engine *e);
+void schedule_tick(struct engine *e);
+lapse_us schedule_next_us(const struct engine *e);
+
+/* NULL where there is none of that name. */
+struct scheduler *schedule_find(const struct engine *e, const char *name);
+int schedule_request(struct engine *e, struct scheduler *s, struct sweep_request *r);
+
+/* Whether the scheduler has not finished a sweep for so long that something is wrong. */
+bool schedule_is_stalled(const struct engine *e, const struct scheduler *s);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/tx.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+static void init(struct tx *tx, struct engine *engine, bool write)
+{
+	tx->engine = engine;
+	tx->db = engine->db;
+	tx->write = write;
+	arena_init(&tx->arena);
+	tx->effects = NULL;
+	tx->effects_tail = &tx->effects;
+	tx->step_tail = NULL;
+	memset(tx->live_delta, 0, sizeof(tx->live_delta));
+}
+
+int tx_begin(struct tx *tx, struct engine *engine)
+{
+	init(tx, engine, true);
+	return db_begin(tx->db, &tx->now);
+}
+
+int tx_begin_read(struct tx *tx, struct engine *engine)
+{
+	init(tx, engine, false);
+	return db_begin_read(tx->db, &tx->now);
+}
+
+static const struct db_stmt COUNT = { "UPDATE counts SET live = live + $1 WHERE tbl = $2" };
+
+static int write_counts(struct tx *tx)
+{
+	for (size_t i = 0; i < tx->engine->bounds_count; i++) {
+		if (tx->live_delta[i] == 0)
+			continue;
+		struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT);
+		db_bind_int(&q, 1, tx->live_delta[i]);
+		db_bind_text(&q, 2, tx->engine->bounds[i]->table);
+		int r = db_run(&q);
+		if (r < 0)
+			return r;
+	}
+	return LAPSE_OK;
+}
+
+static void run_effects(struct tx *tx)
+{
+	for (size_t i = 0; i < tx->engine->bounds_count; i++)
+		tx->engine->states[i].live += tx->live_delta[i];
+	for (struct effect *e = tx->effects; e; e = e->next)
+		e->run(tx->engine, e->arg);
+}
+
+int tx_commit(struct tx *tx)
+{
+	lapse_us start = clock_mono(tx->engine->clock);
+	int r = write_counts(tx);
+
+	if (r == LAPSE_OK)
+		r = db_commit(tx->db);
+	if (r < 0) {
+		tx_rollback(tx);
+		return r;
+	}
+	if (tx->write)
+		histogram_add(&tx->engine->commit_seconds, HISTOGRAM_SECONDS,
+			      clock_mono(tx->engine->clock) - start);
+	run_effects(tx);
+	arena_done(&tx->arena);
+	return LAPSE_OK;
+}
+
+void tx_rollback(struct tx *tx)
+{
+	db_rollback(tx->db);
+	arena_done(&tx->arena);
+}
+
+int tx_step_begin(struct tx *tx)
+{
+	tx->step_tail = tx->effects_tail;
+	memcpy(tx->step_live_delta, tx->live_delta, sizeof(tx->live_delta));
+	return db_savepoint(tx->db);
+}
+
+int tx_step_end(struct tx *tx)
+{
+	return db_release(tx->db);
+}
+
+int tx_step_undo(struct tx *tx)
+{
+	assert(tx->step_tail);
+	tx->effects_tail = tx->step_tail;
+	*tx->effects_tail = NULL;
+	memcpy(tx->live_delta, tx->step_live_delta, sizeof(tx->live_delta));
+	return db_rollback_step(tx->db);
+}
+
+void *tx_alloc(struct tx *tx, size_t size)
+{
+	return arena_alloc(&tx->arena, size);
+}
+
+void tx_effect(struct tx *tx, effect_fn *run, void *arg)
+{
+	struct effect *e = tx_alloc(tx, sizeof(*e));
+
+	e->run = run;
+	e->arg = arg;
+	*tx->effects_tail = e;
+	tx->effects_tail = &e->next;
+}
+
+void tx_count(struct tx *tx, const char *table, int64_t n)
+{
+	int i = matrix_find(tx->engine, table);
+
+	assert(i >= 0);
+	tx->live_delta[i] += n;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who calls: tokens, and while there is none, trust in loopback that a browser cannot abuse.
+ */
+#ifndef LAPSE_HTTP_AUTH_H
+#define LAPSE_HTTP_AUTH_H
+
+#include <stdbool.h>
+
+#include "engine/engine.h"
+#include "http/route.h"
+
+/* What auth looks at; NULL = the header is not there. */
+struct auth_request {
+	bool loopback; /* over the Unix socket, or from a loopback address */
+	const char *authorization, *owner;
+	const char *host, *origin, *fetch_site;
+	bool forwarded; /* any Forwarded or X-Forwarded-… header */
+};
+
+struct caller {
+	const char *owner; /* borrowed from the token or the request */
+	bool admin;
+};
+
+/* Whether the caller may use the route. On success *ret is who it is; a public route's caller may be
+ * nobody (owner ""). */
+int auth_check(const struct engine *e, enum route_caller who, const struct auth_request *r,
+	       struct caller *ret, struct problem *p);
+
+/* Whether a Host header names this machine by a loopback name, with or without a port. */
+bool auth_host_is_local(const char *host);
+
+#endif

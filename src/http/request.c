@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/request.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "http/auth.h"
+#include "http/reply.h"
+#include "http/server.h"
+
+/* A body that goes on after its limit is read and dropped up to here, so that the client gets its
+ * 413; after that the connection is closed. */
+#define DROPPED_MAX_BYTES (INT64_C(8) << 20)
+
+static const char *header(const struct request *r, const char *name)
+{
+	return MHD_lookup_connection_value(r->mhd, MHD_HEADER_KIND, name);
+}
+
+static bool peer_is_loopback(struct MHD_Connection *mhd)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	const struct sockaddr *a = info ? info->client_addr : NULL;
+
+	if (!a)
+		return false;
+	if (a->sa_family == AF_UNIX)
+		return true;
+	if (a->sa_family == AF_INET)
+		return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 ==
+		       127;
+	if (a->sa_family != AF_INET6)
+		return false;
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+	return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
+static enum MHD_Result look_for_forwarded(void *arg, enum MHD_ValueKind kind, const char *key,
+					  const char *value)
+{
+	(void)kind;
+	(void)value;
+	if (strcasecmp(key, "Forwarded") != 0 && strncasecmp(key, "X-Forwarded-", 12) != 0)
+		return MHD_YES;
+	*(bool *)arg = true;
+	return MHD_NO;
+}
+
+static int authenticate(struct request *r)
+{
+	struct auth_request a = { .loopback = peer_is_loopback(r->mhd),
+				  .authorization = header(r, "Authorization"),
+				  .owner = header(r, "X-Lapse-Owner"),
+				  .host = header(r, "Host"),
+				  .origin = header(r, "Origin"),
+				  .fetch_site = header(r, "Sec-Fetch-Site") };
+	struct caller caller;
+
+	if (!a.authorization)
+		MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, look_for_forwarded, &a.forwarded);
+	int err = auth_check(r->server->engine, r->route->caller, &a, &caller, &r->call.problem);
+	if (err < 0)
+		return err;
+	r->call.owner = arena_strdup(&r->call.arena, caller.owner);
+	r->call.admin = caller.admin;
+	return LAPSE_OK;
+}
+
+struct query_reader {
+	struct request *request;
+	int err;
+};
+
+static enum MHD_Result add_arg(void *arg, enum MHD_ValueKind kind, const char *key,
+			       const char *value)
+{
+	struct query_reader *q = arg;
+	struct call *c = &q->request->call;
+
+	(void)kind;
+	if (c->query_count == CALL_QUERY_MAX) {
+		q->err = problem_set(&c->problem, LAPSE_EINVAL, NULL, "too many query parameters");
+		return MHD_NO;
+	}
+	const char *name = percent_decode(&c->arena, key, strlen(key));
+	const char *text = percent_decode(&c->arena, value ? value : "", value ? strlen(value) : 0);
+	if (!name || !text || !utf8_is_valid(text, strlen(text), false) ||
+	    !utf8_is_valid(name, strlen(name), false)) {
+		q->err = problem_set(&c->problem, LAPSE_EINVAL, NULL,
+				     "the query is not properly encoded UTF-8");
+		return MHD_NO;
+	}
+	c->query[c->query_count++] = (struct call_arg){ name, text };
+	return MHD_YES;
+}
+
+static int read_query(struct request *r)
+{
+	struct query_reader q = { .request = r };
+
+	MHD_get_connection_values(r->mhd, MHD_GET_ARGUMENT_KIND, add_arg, &q);
+	if (q.err == LAPSE_OK && !r->route->query && r->call.query_count > 0)
+		return problem_set(&r->call.problem, LAPSE_EINVAL, r->call.query[0].name,
+				   "unknown query parameter '%.60s'", r->call.query[0].name);
+	return q.err;
+}
+
+static int read_idempotency_key(struct request *r)
+{
+	const char *key = header(r, "Idempotency-Key");
+	const char *why;
+
+	if (!key || !(r->route->flags & ROUTE_CREATES))
+		return LAPSE_OK;
+	if (!id_is_valid(key, &why))
+		return problem_set(&r->call.problem, LAPSE_EINVAL, "Idempotency-Key",
+				   "Idempotency-Key %s", why);
+	r->has_key = true;
+	r->idempotency.owner = r->call.owner;
+	r->idempotency.key = arena_strdup(&r->call.arena, key);
+	return LAPSE_OK;
+}
+
+static int check_sizes(struct request *r)
+{
+	const struct settings *s = r->server->engine->settings;
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+	const char *length = header(r, "Content-Length");
+
+	if (info && (int64_t)info->header_size > s->headers_max_bytes)
+		return LAPSE_EHEADERS;
+	if (length && strtoull(length, NULL, 10) > (unsigned long long)s->body_max_bytes) {
+		r->close_after = true;
+		return problem_set(&r->call.problem, LAPSE_ETOOLARGE, "body",
+				   "the body may have %lld bytes (body_max_bytes)",
+				   (long long)s->body_max_bytes);
+	}
+	return LAPSE_OK;
+}
+
+static int read_head(struct request *r, const char *method)
+{
+	int err = check_sizes(r);
+
+	if (err < 0)
+		return err;
+	err = route_find(method, r->path, &r->call.arena, &r->route, r->call.params, r->allow,
+			 sizeof(r->allow));
+	if (err == LAPSE_ENOTFOUND)
+		return problem_set(&r->call.problem, err, NULL, "there is no route %.8s %.160s", method,
+				   r->path);
+	if (err == LAPSE_EINVAL)
+		return problem_set(&r->call.problem, err, NULL,
+				   "the path is not properly percent-encoded");
+	if (err == LAPSE_OK)
+		err = authenticate(r);
+	if (err == LAPSE_OK)
+		err = read_query(r);
+	if (err == LAPSE_OK)
+		err = read_idempotency_key(r);
+	return err;
+}
+
+struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *url,
+			    const char *method)
+{
+	struct request *r = mem_alloc(sizeof(*r));
+
+	memset(r, 0, offsetof(struct request, call.arena));
+	arena_init(&r->call.arena);
+	memset((char *)r + offsetof(struct request, call.owner), 0,
+	       sizeof(*r) - offsetof(struct request, call.owner));
+	r->magic = REQUEST_MAGIC;
+	r->server = s;
+	r->mhd = mhd;
+	r->call.engine = s->engine;
+	r->call.status = 200;
+	r->call.owner = "";
+	list_init(&r->link);
+	list_init(&r->waiter.link);
+	snprintf(r->method, sizeof(r->method), "%s", method);
+	r->path = arena_strdup(&r->call.arena, url);
+	r->err = read_head(r, method);
+	return r;
+}
+
+void request_free(struct request *r)
+{
+	assert(r->magic == REQUEST_MAGIC && r->state != REQUEST_WAITING);
+	r->magic = 0;
+	json_decref(r->call.body);
+	buf_done(&r->call.reply);
+	buf_done(&r->body);
+	arena_done(&r->call.arena);
+	free(r);
+}
+
+bool request_receive(struct request *r, const char *data, size_t n)
+{
+	int64_t max = r->server->engine->settings->body_max_bytes;
+
+	if ((int64_t)(r->body.len + n) <= max) {
+		buf_add(&r->body, data, n);
+		return true;
+	}
+	if (r->err == LAPSE_OK)
+		r->err = problem_set(&r->call.problem, LAPSE_ETOOLARGE, "body",
+				     "the body may have %lld bytes (body_max_bytes)",
+				     (long long)max);
+	r->close_after = true;
+	r->dropped += (int64_t)n;
+	return r->dropped <= DROPPED_MAX_BYTES;
+}
+
+static bool is_json(const char *content_type)
+{
+	static const char json[] = "application/json";
+
+	if (!content_type || strncasecmp(content_type, json, sizeof(json) - 1) != 0)
+		return false;
+	return strchr("; \t", content_type[sizeof(json) - 1]) != NULL;
+}
+
+static int decode_body(struct request *r)
+{
+	struct problem *p = &r->call.problem;
+
+	if (r->body.len == 0)
+		return r->route->body == BODY_JSON
+			       ? problem_set(p, LAPSE_EINVAL, "body", "a JSON object is required")
+			       : LAPSE_OK;
+	if (r->route->body == BODY_NONE)
+		return problem_set(p, LAPSE_EINVAL, "body", "this route takes no body");
+	if (!is_json(header(r, "Content-Type")))
+		return problem_set(p, LAPSE_EMEDIATYPE, "Content-Type",
+				   "Content-Type must be application/json");
+	return json_parse_object(r->body.data, r->body.len, &r->call.body, p);
+}
+
+void request_complete(struct request *r)
+{
+	r->complete = clock_mono(r->server->engine->clock);
+	if (r->err == LAPSE_OK)
+		r->err = decode_body(r);
+	if (r->err == LAPSE_OK && r->has_key)
+		idempotency_hash(&r->idempotency, r->method, r->path, buf_text(&r->body),
+				 r->body.len);
+}
+
+static bool wants_problem(const struct request *r)
+{
+	const char *accept = header(r, "Accept");
+
+	return accept && strstr(accept, "application/problem+json");
+}
+
+/* The error of r->err as the body; returns the status. */
+static int write_error(struct request *r, const char **ret_type)
+{
+	bool as_problem = wants_problem(r);
+
+	buf_done(&r->call.reply);
+	http_write_error(&r->call.reply, (enum lapse_error)r->err, &r->call.problem, as_problem);
+	*ret_type = as_problem ? "application/problem+json" : "application/json";
+	return http_status_of((enum lapse_error)r->err);
+}
+
+static void add_etag(struct MHD_Response *m, const char *body, size_t n)
+{
+	char etag[24];
+
+	snprintf(etag, sizeof(etag), "\"%016llx\"",
+		 (unsigned long long)XXH3_64bits(body, n));
+	MHD_add_response_header(m, "ETag", etag);
+}
+
+static void add_headers(struct request *r, struct MHD_Response *m, int status)
+{
+	char text[TIME_HTTP_LEN + 1];
+
+	if (status == 401)
+		MHD_add_response_header(m, "WWW-Authenticate", "Bearer");
+	if (status == 405)
+		MHD_add_response_header(m, "Allow", r->allow);
+	if (status == 503)
+		MHD_add_response_header(m, "Retry-After", "1");
+	if (r->replayed)
+		MHD_add_response_header(m, "Idempotency-Replayed", "true");
+	if (r->close_after || r->call.stopping)
+		MHD_add_response_header(m, "Connection", "close");
+	if (status < 300 && r->call.sunset) {
+		time_format_http(r->call.sunset, text);
+		MHD_add_response_header(m, "Sunset", text);
+	}
+}
+
+enum MHD_Result request_send(struct request *r)
+{
+	const char *type = r->call.content_type ? r->call.content_type : "application/json";
+	int status = r->err < 0 ? write_error(r, &type) : r->call.status;
+	size_t n = r->call.reply.len;
+	char *data = buf_take(&r->call.reply);
+	struct MHD_Response *m = MHD_create_response_from_buffer(n, data, MHD_RESPMEM_MUST_FREE);
+
+	server_count_reply(r->server, r, status);
+	if (!m) {
+		free(data);
+		return MHD_NO;
+	}
+	MHD_add_response_header(m, "Content-Type", type);
+	if (status < 300 && r->route && (r->route->flags & ROUTE_ETAG))
+		add_etag(m, data, n);
+	add_headers(r, m, status);
+	enum MHD_Result result = MHD_queue_response(r->mhd, (unsigned)status, m);
+	MHD_destroy_response(m);
+	return result;
+}

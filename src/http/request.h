@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request: from the first header to the last byte of its answer.
+ *
+ * States:  RECEIVING → QUEUED → (WAITING → QUEUED)* → ANSWERED
+ * RECEIVING belongs to libmicrohttpd; when the body is complete the connection is suspended and the
+ * request QUEUED for the next turn (http/turn.c). A handler that waits makes it WAITING: parked on
+ * a key, awaiting a wake(), or on a worker thread. ANSWERED resumes the connection, and
+ * libmicrohttpd takes the reply.
+ */
+#ifndef LAPSE_HTTP_REQUEST_H
+#define LAPSE_HTTP_REQUEST_H
+
+#include <microhttpd.h>
+#include <uv.h>
+
+#include "base/list.h"
+#include "engine/call.h"
+#include "engine/idempotency.h"
+#include "http/route.h"
+
+#define REQUEST_MAGIC 0x4c525145u
+
+enum request_state { REQUEST_RECEIVING, REQUEST_QUEUED, REQUEST_WAITING, REQUEST_ANSWERED };
+
+struct server;
+struct connection;
+struct park_timer;
+
+struct request {
+	uint32_t magic;
+	enum request_state state;
+	struct call call;
+	struct server *server;
+	struct connection *connection;
+	struct MHD_Connection *mhd;
+	const struct route *route; /* NULL until one was found */
+	char method[8];
+	const char *path; /* as sent, in the arena */
+	char allow[64];   /* for 405 */
+	bool suspended;
+	bool counted;     /* among the busy ones */
+	bool close_after; /* do not keep the connection alive */
+
+	struct buf body;
+	int64_t dropped;       /* bytes beyond the limit that were read and forgotten */
+	int err;               /* what the reply is about; LAPSE_OK = the handler's own */
+	int result;            /* of the last run of the handler */
+	lapse_us complete;     /* monotonic: when the request was whole */
+	struct list link;      /* in the server's queue, or among those that wait */
+	struct waiter waiter;  /* while parked */
+	struct park_timer *timer;
+	uv_work_t work;
+
+	struct idempotency idempotency;
+	bool has_key, replayed;
+};
+
+static inline struct request *request_of_call(const struct call *c)
+{
+	struct request *r = CONTAINER_OF(c, struct request, call);
+
+	return r->magic == REQUEST_MAGIC ? r : NULL;
+}
+
+/* Reads the request line and the headers: route, caller, limits. Errors are kept in r->err, so that
+ * they are answered once the body has been read. */
+struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *url,
+			    const char *method);
+void request_free(struct request *r);
+
+/* A piece of the body. False = stop reading, close the connection. */
+bool request_receive(struct request *r, const char *data, size_t n);
+
+/* The body is complete: decodes it. Errors are kept in r->err. */
+void request_complete(struct request *r);
+
+/* Gives the reply to libmicrohttpd. */
+enum MHD_Result request_send(struct request *r);
+
+#endif

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/route.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/api.h"
+#include "http/openapi.h"
+#include "http/probe.h"
+#include "message/api.h"
+
+/* clang-format off */
+const struct route ROUTES[] = {
+	/* method, path, who, body, transaction, flags, handler, query, body fields, summary */
+	{ "POST", "/v1/agents/{agent}/messages", CALLER_ANY, BODY_JSON, TX_WRITE, ROUTE_CREATES,
+	  message_api_send, NULL, MESSAGE_SEND_BODY, "Send a message to an agent" },
+	{ "GET", "/v1/agents/{agent}/messages", CALLER_ANY, BODY_NONE, TX_READ, 0,
+	  message_api_list, MESSAGE_LIST_QUERY, NULL, "List an agent's messages, newest first" },
+	{ "POST", "/v1/agents/{agent}/messages/read", CALLER_ANY, BODY_JSON, TX_WRITE, 0,
+	  message_api_read_many, NULL, MESSAGE_READ_MANY_BODY, "Mark messages as read" },
+	{ "POST", "/v1/agents/{agent}/messages/claim", CALLER_ANY, BODY_OPTIONAL, TX_WRITE, 0,
+	  message_api_claim, NULL, MESSAGE_CLAIM_BODY, "Lease unread messages, oldest first" },
+	{ "GET", "/v1/agents/{agent}/messages/{id}", CALLER_ANY, BODY_NONE, TX_READ, ROUTE_ETAG,
+	  message_api_get, NULL, NULL, "Get a message" },
+	{ "POST", "/v1/agents/{agent}/messages/{id}/read", CALLER_ANY, BODY_OPTIONAL, TX_WRITE, ROUTE_ETAG,
+	  message_api_read, NULL, MESSAGE_READ_BODY, "Mark a message as read" },
+	{ "POST", "/v1/messages", CALLER_ANY, BODY_JSON, TX_WRITE, ROUTE_CREATES,
+	  message_api_broadcast, NULL, MESSAGE_BROADCAST_BODY, "Send a message to many agents, all or none" },
+	{ "GET", "/v1/messages/stats", CALLER_ANY, BODY_NONE, TX_READ, 0,
+	  message_api_stats, PAGE_FIELDS, NULL, "Counts of every inbox" },
+
+	{ "GET", "/v1/matrix", CALLER_ANY, BODY_NONE, TX_NONE, 0,
+	  matrix_api_get, NULL, NULL, "Every bounded table and how it is doing" },
+	{ "POST", "/v1/sweep/{scheduler}", CALLER_ADMIN, BODY_NONE, TX_NONE, 0,
+	  sweep_api_run, SWEEP_QUERY, NULL, "Run one sweep now" },
+	{ "GET", "/v1/holds", CALLER_ADMIN, BODY_NONE, TX_READ, 0,
+	  hold_api_list, PAGE_FIELDS, NULL, "List holds" },
+	{ "PUT", "/v1/holds/{table}/{key}", CALLER_ADMIN, BODY_JSON, TX_WRITE, ROUTE_ETAG,
+	  hold_api_put, NULL, HOLD_BODY, "Keep a row from being removed" },
+	{ "GET", "/v1/holds/{table}/{key}", CALLER_ADMIN, BODY_NONE, TX_READ, ROUTE_ETAG,
+	  hold_api_get, NULL, NULL, "Get a hold" },
+	{ "DELETE", "/v1/holds/{table}/{key}", CALLER_ADMIN, BODY_NONE, TX_WRITE, 0,
+	  hold_api_delete, NULL, NULL, "Release a hold" },
+	{ "GET", "/v1/tokens", CALLER_ADMIN, BODY_NONE, TX_READ, 0,
+	  token_api_list, PAGE_FIELDS, NULL, "List tokens, without their secrets" },
+	{ "POST", "/v1/tokens", CALLER_ADMIN, BODY_JSON, TX_WRITE, ROUTE_CREATES,
+	  token_api_create, NULL, TOKEN_BODY, "Make a token; it is shown once" },
+	{ "DELETE", "/v1/tokens/{prefix}", CALLER_ADMIN, BODY_NONE, TX_WRITE, 0,
+	  token_api_revoke, NULL, NULL, "Revoke a token" },
+	{ "POST", "/v1/backup", CALLER_ADMIN, BODY_NONE, TX_WRITE, 0,
+	  backup_api_make, NULL, NULL, "Write a consistent copy into backups/" },
+
+	{ "GET", "/healthz", CALLER_PUBLIC, BODY_NONE, TX_NONE, 0,
+	  probe_api_health, NULL, NULL, "Whether the process is up" },
+	{ "GET", "/readyz", CALLER_PUBLIC, BODY_NONE, TX_NONE, 0,
+	  probe_api_ready, NULL, NULL, "Whether it can do its work, and why not" },
+	{ "GET", "/metrics", CALLER_METRICS, BODY_NONE, TX_NONE, 0,
+	  probe_api_metrics, NULL, NULL, "Metrics for Prometheus" },
+	{ "GET", "/openapi.json", CALLER_PUBLIC, BODY_NONE, TX_NONE, 0,
+	  openapi_api_get, NULL, NULL, "This description" },
+};
+/* clang-format on */
+const size_t ROUTES_COUNT = ARRAY_LEN(ROUTES);
+_Static_assert(ARRAY_LEN(ROUTES) <= ROUTES_MAX, "raise ROUTES_MAX");
+
+static int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+char *percent_decode(struct arena *arena, const char *text, size_t n)
+{
+	char *out = arena_alloc(arena, n + 1);
+	char *o = out;
+
+	for (size_t i = 0; i < n; i++) {
+		if (text[i] != '%') {
+			*o++ = text[i];
+			continue;
+		}
+		int high = i + 2 < n ? hex_value(text[i + 1]) : -1;
+		int low = high < 0 ? -1 : hex_value(text[i + 2]);
+		if (low < 0 || (high == 0 && low == 0))
+			return NULL;
+		*o++ = (char)(high << 4 | low);
+		i += 2;
+	}
+	*o = '\0';
+	return out;
+}
+
+/* One parameter of a path: where it stands in the request. */
+struct slot {
+	const char *text;
+	size_t n;
+};
+
+/* Compares segment by segment; {name} takes any segment. */
+static bool matches(const char *pattern, const char *path, struct slot slots[CALL_PARAMS_MAX])
+{
+	int n = 0;
+
+	for (;;) {
+		size_t a = strcspn(pattern + 1, "/"), b = strcspn(path + 1, "/");
+		if (*pattern != '/' || *path != '/')
+			return false;
+		if (pattern[1] == '{')
+			slots[n++] = (struct slot){ path + 1, b };
+		else if (a != b || memcmp(pattern + 1, path + 1, a) != 0)
+			return false;
+		pattern += a + 1;
+		path += b + 1;
+		if (*pattern == '\0' || *path == '\0')
+			break;
+	}
+	if (*pattern || *path)
+		return false;
+	if (n < CALL_PARAMS_MAX)
+		slots[n].text = NULL;
+	return true;
+}
+
+static int decode_params(struct arena *arena, const struct slot slots[CALL_PARAMS_MAX],
+			 const char *ret_params[CALL_PARAMS_MAX])
+{
+	for (int i = 0; i < CALL_PARAMS_MAX && slots[i].text; i++) {
+		ret_params[i] = percent_decode(arena, slots[i].text, slots[i].n);
+		if (!ret_params[i])
+			return LAPSE_EINVAL;
+	}
+	return LAPSE_OK;
+}
+
+static void add_allowed(char *allow, size_t size, const char *method)
+{
+	size_t n = strlen(allow);
+
+	if (strstr(allow, method) == NULL)
+		snprintf(allow + n, size - n, "%s%s%s", n ? ", " : "", method,
+			 strcmp(method, "GET") == 0 ? ", HEAD" : "");
+}
+
+int route_find(const char *method, const char *path, struct arena *arena,
+	       const struct route **ret_route, const char *ret_params[CALL_PARAMS_MAX],
+	       char *allow, size_t allow_size)
+{
+	const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
+	struct slot slots[CALL_PARAMS_MAX] = { 0 };
+
+	allow[0] = '\0';
+	for (size_t i = 0; i < ROUTES_COUNT; i++) {
+		if (!matches(ROUTES[i].path, path, slots))
+			continue;
+		if (strcmp(ROUTES[i].method, wanted) == 0) {
+			*ret_route = &ROUTES[i];
+			return decode_params(arena, slots, ret_params);
+		}
+		add_allowed(allow, allow_size, ROUTES[i].method);
+	}
+	return allow[0] ? LAPSE_EMETHOD : LAPSE_ENOTFOUND;
+}

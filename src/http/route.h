@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Routes: a route is a row. Dispatch, who may call, the body's kind, the transaction, the metrics'
+ * label, the OpenAPI document and the 405 answer read it.
+ *
+ * To add a route: a row in route.c.
+ */
+#ifndef LAPSE_HTTP_ROUTE_H
+#define LAPSE_HTTP_ROUTE_H
+
+#include "engine/call.h"
+
+enum route_caller {
+	CALLER_ANY,     /* somebody with a token, or anybody on loopback while there is none */
+	CALLER_ADMIN,   /* an admin */
+	CALLER_METRICS, /* anybody on loopback, elsewhere somebody with a token */
+	CALLER_PUBLIC,  /* anybody */
+};
+
+enum route_body {
+	BODY_NONE,     /* a body is an error */
+	BODY_JSON,     /* an object is required */
+	BODY_OPTIONAL, /* an object, or nothing */
+};
+
+enum route_tx { TX_NONE, TX_READ, TX_WRITE };
+
+enum {
+	ROUTE_CREATES = 1, /* honours Idempotency-Key */
+	ROUTE_ETAG = 2,    /* answers one mutable resource */
+};
+
+struct route {
+	const char *method, *path;
+	enum route_caller caller;
+	enum route_body body;
+	enum route_tx tx;
+	unsigned flags;
+	call_fn *handler;
+	const struct json_field *query;  /* NULL = takes none */
+	const struct json_field *fields; /* of the body */
+	const char *summary;
+};
+
+extern const struct route ROUTES[];
+extern const size_t ROUTES_COUNT;
+#define ROUTES_MAX 64 /* rows the metrics have room for */
+
+/* Finds the row for method and path (not decoded; HEAD counts as GET) and copies the decoded
+ * parameters into the arena. LAPSE_ENOTFOUND; LAPSE_EMETHOD with the methods that exist in `allow`;
+ * LAPSE_EINVAL for a parameter that is not properly encoded. */
+int route_find(const char *method, const char *path, struct arena *arena,
+	       const struct route **ret_route, const char *ret_params[CALL_PARAMS_MAX],
+	       char *allow, size_t allow_size);
+
+/* Decodes %XX in place of `n` bytes; NULL when a sequence is broken or stands for NUL. */
+char *percent_decode(struct arena *arena, const char *text, size_t n);
+
+#endif

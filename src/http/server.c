@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/server.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "http/request.h"
+#include "http/turn.h"
+
+#define SPARE_CONNECTIONS 64 /* beyond ours, so that a client too many gets 503 and not silence */
+#define PUMPS_MAX 8          /* turns before timers and signals get a look in */
+#define HEADER_ROOM 16384    /* memory of a connection beside the request's headers */
+#define LATE_CHECK_MS 100    /* how exactly late connections are noticed */
+
+struct connection {
+	struct list link; /* in server.connections while no request is complete */
+	struct server *server;
+	struct MHD_Connection *mhd;
+	lapse_us since;
+	bool over_limit;
+};
+
+static lapse_us now_us(const struct server *s)
+{
+	return clock_mono(s->engine->clock);
+}
+
+/* Connections */
+
+static void await_request(struct connection *c)
+{
+	c->since = now_us(c->server);
+	list_remove(&c->link);
+	list_append(&c->server->connections, &c->link);
+}
+
+static void on_connection(void *arg, struct MHD_Connection *mhd, void **context,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct server *s = arg;
+	struct connection *c = *context;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		c = mem_zalloc(1, sizeof(*c));
+		list_init(&c->link);
+		c->server = s;
+		c->mhd = mhd;
+		c->over_limit = ++s->connections_count > s->engine->settings->connections_max;
+		*context = c;
+		await_request(c);
+		return;
+	}
+	s->connections_count--;
+	list_remove(&c->link);
+	free(c);
+	*context = NULL;
+}
+
+static struct connection *connection_of(struct MHD_Connection *mhd)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info->socket_context;
+}
+
+static void say_timeout(const struct connection *c, int fd)
+{
+	static const char text[] =
+		"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
+		"Content-Type: application/json\r\nContent-Length: 79\r\n\r\n"
+		"{\"error\":{\"code\":\"timeout\",\"message\":\"the request was not complete in time\"}}\n\n";
+
+	/* Nothing has been sent on this connection for the request, so this is the whole answer.
+	 * An idle one gets it too and drops it with the connection. */
+	if (!c->server->tls)
+		send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void end_late(struct server *s)
+{
+	lapse_us limit = now_us(s) - s->engine->settings->request_timeout_ms * 1000;
+
+	while (!list_empty(&s->connections)) {
+		struct connection *c =
+			CONTAINER_OF(s->connections.next, struct connection, link);
+		if (c->since > limit)
+			break;
+		list_remove(&c->link);
+		const union MHD_ConnectionInfo *info =
+			MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+		say_timeout(c, info->connect_fd);
+		shutdown(info->connect_fd, SHUT_RDWR); /* libmicrohttpd sees the end and cleans up */
+	}
+}
+
+/* Requests */
+
+static void begin_request(struct server *s, struct request *r)
+{
+	r->connection = connection_of(r->mhd);
+	if (r->connection->over_limit) {
+		r->close_after = true;
+		r->err = problem_set(&r->call.problem, LAPSE_EUNAVAILABLE, NULL,
+				     "too many connections (connections_max)");
+	}
+	r->call.stopping = s->stopping;
+}
+
+static enum MHD_Result complete_request(struct server *s, struct request *r)
+{
+	list_remove(&r->connection->link);
+	s->busy++;
+	r->counted = true;
+	request_complete(r);
+	if (r->err < 0) {
+		r->state = REQUEST_ANSWERED;
+		return request_send(r);
+	}
+	r->suspended = true;
+	MHD_suspend_connection(r->mhd);
+	turn_enqueue(s, r);
+	return MHD_YES;
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const char *url,
+				  const char *method, const char *version, const char *data,
+				  size_t *data_size, void **context)
+{
+	struct server *s = arg;
+	struct request *r = *context;
+
+	(void)version;
+	if (!r) {
+		*context = r = request_new(s, mhd, url, method);
+		begin_request(s, r);
+		/* Answered at once; everything else waits for its body, so that the connection lives. */
+		return r->err == LAPSE_ETOOLARGE || r->err == LAPSE_EHEADERS
+			       ? complete_request(s, r)
+			       : MHD_YES;
+	}
+	assert(r->magic == REQUEST_MAGIC);
+	if (*data_size > 0) {
+		bool go_on = request_receive(r, data, *data_size);
+		*data_size = 0;
+		return go_on ? MHD_YES : MHD_NO;
+	}
+	if (r->state == REQUEST_RECEIVING)
+		return complete_request(s, r);
+	return r->state == REQUEST_ANSWERED ? request_send(r) : MHD_YES;
+}
+
+static void on_completed(void *arg, struct MHD_Connection *mhd, void **context,
+			 enum MHD_RequestTerminationCode code)
+{
+	struct server *s = arg;
+	struct request *r = *context;
+
+	(void)mhd;
+	(void)code;
+	if (!r)
+		return;
+	if (r->counted)
+		s->busy--;
+	await_request(r->connection);
+	request_free(r);
+	*context = NULL;
+}
+
+/* We decode paths and queries ourselves: %2F must not become a separator. */
+static size_t keep_escapes(void *arg, struct MHD_Connection *mhd, char *text)
+{
+	(void)arg;
+	(void)mhd;
+	return strlen(text);
+}
+
+static void on_mhd_log(void *arg, const char *format, va_list ap)
+{
+	struct server *s = arg;
+	char text[256];
+
+	vsnprintf(text, sizeof(text), format, ap);
+	text[strcspn(text, "\n")] = '\0';
+	log_message(s->engine->log, LOG_DEBUG, "http.library", "%s", text);
+}
+
+/* The pump */
+
+static void pump(struct server *s);
+
+static void on_timer(uv_timer_t *t)
+{
+	pump(CONTAINER_OF(t, struct server, timer));
+}
+
+static void on_readable(uv_poll_t *p, int status, int events)
+{
+	(void)status;
+	(void)events;
+	pump(CONTAINER_OF(p, struct server, poll));
+}
+
+static void arm_timer(struct server *s)
+{
+	MHD_UNSIGNED_LONG_LONG ms = LATE_CHECK_MS;
+	MHD_UNSIGNED_LONG_LONG wanted;
+
+	if (MHD_get_timeout(s->mhd, &wanted) == MHD_YES && wanted < ms)
+		ms = wanted;
+	if (!list_empty(&s->queue))
+		ms = 0;
+	else if (list_empty(&s->connections) && ms == LATE_CHECK_MS) {
+		uv_timer_stop(&s->timer);
+		return;
+	}
+	uv_timer_start(&s->timer, on_timer, ms, 0);
+}
+
+static void pump(struct server *s)
+{
+	s->pumping = true;
+	for (int i = 0; i < PUMPS_MAX; i++) {
+		MHD_run(s->mhd);
+		if (list_empty(&s->queue))
+			break;
+		turn_run(s);
+	}
+	end_late(s);
+	s->pumping = false;
+	s->kicked = false;
+	arm_timer(s);
+}
+
+void server_kick(struct server *s)
+{
+	if (s->pumping || s->kicked)
+		return;
+	s->kicked = true;
+	uv_timer_start(&s->timer, on_timer, 0, 0);
+}
+
+/* Life */
+
+static struct MHD_Daemon *start_mhd(struct server *s, const struct server_config *config)
+{
+	const struct settings *set = s->engine->settings;
+	unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+	struct MHD_OptionItem tls[] = {
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)config->tls_cert },
+		{ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)config->tls_key },
+		{ MHD_OPTION_END, 0, NULL },
+	};
+
+	if (!config->tls_cert)
+		tls[0].option = MHD_OPTION_END;
+	else
+		flags |= MHD_USE_TLS;
+	return MHD_start_daemon(
+		flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, s,
+		MHD_OPTION_LISTEN_SOCKET, config->fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+		MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_UNESCAPE_CALLBACK,
+		keep_escapes, s, MHD_OPTION_CONNECTION_LIMIT,
+		(unsigned)(set->connections_max + SPARE_CONNECTIONS),
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(set->headers_max_bytes + HEADER_ROOM),
+		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+}
+
+int server_start(struct server *s, const struct server_config *config, struct problem *p)
+{
+	*s = (struct server){ .engine = config->engine, .loop = config->loop,
+			      .tls = config->tls_cert != NULL };
+	list_init(&s->queue);
+	list_init(&s->waiting);
+	list_init(&s->connections);
+	s->mhd = start_mhd(s, config);
+	if (!s->mhd)
+		return problem_set(p, LAPSE_EINTERNAL, NULL, "cannot start the HTTP server%s",
+				   s->tls ? ": are tls_cert and tls_key a matching pair in PEM?" : "");
+	const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
+	uv_timer_init(s->loop, &s->timer);
+	uv_poll_init(s->loop, &s->poll, info->epoll_fd);
+	uv_poll_start(&s->poll, UV_READABLE, on_readable);
+	return LAPSE_OK;
+}
+
+void server_quiesce(struct server *s)
+{
+	MHD_socket fd = MHD_quiesce_daemon(s->mhd);
+
+	if (fd != MHD_INVALID_SOCKET)
+		close(fd);
+	s->stopping = true;
+	turn_wake_all(s);
+	server_kick(s);
+}
+
+bool server_is_idle(const struct server *s)
+{
+	return s->busy == 0 && list_empty(&s->queue) && list_empty(&s->waiting);
+}
+
+void server_stop(struct server *s)
+{
+	assert(list_empty(&s->waiting) && list_empty(&s->queue));
+	uv_poll_stop(&s->poll);
+	uv_close((uv_handle_t *)&s->poll, NULL);
+	uv_close((uv_handle_t *)&s->timer, NULL);
+	MHD_stop_daemon(s->mhd);
+	s->mhd = NULL;
+}
+
+/* Figures */
+
+void server_note_store(struct server *s, int err)
+{
+	if (err < 0)
+		log_message(s->engine->log, LOG_ERROR, "turn.failed",
+			    "%s (%s): the turn's requests were answered 503", err_text(err),
+			    db_error(s->engine->db));
+	s->store_failing = err < 0;
+}
+
+void server_count_reply(struct server *s, const struct request *r, int status)
+{
+	struct route_stats *stats = &s->stats[r->route ? (size_t)(r->route - ROUTES) : ROUTES_MAX];
+	int i = 0;
+
+	while (i < STATUS_MAX - 1 && stats->replies[i].status != 0 &&
+	       stats->replies[i].status != status)
+		i++;
+	stats->replies[i].status = status;
+	stats->replies[i].count++;
+	histogram_add(&stats->seconds, HISTOGRAM_SECONDS, now_us(s) - r->complete);
+}
+
+static void route_label(size_t i, char *out, size_t size)
+{
+	if (i == ROUTES_MAX)
+		snprintf(out, size, "route=\"none\"");
+	else
+		snprintf(out, size, "route=\"%s %s\"", ROUTES[i].method, ROUTES[i].path);
+}
+
+static void write_route_metrics(const struct server *s, enum metric family, struct buf *out)
+{
+	metrics_family(out, family);
+	for (size_t i = 0; i <= ROUTES_MAX; i++) {
+		const struct route_stats *stats = &s->stats[i];
+		char route[160], labels[200];
+		if (stats->replies[0].status == 0)
+			continue;
+		route_label(i, route, sizeof(route));
+		if (family == METRIC_HTTP_SECONDS) {
+			metrics_histogram(out, family, route, HISTOGRAM_SECONDS, &stats->seconds);
+			continue;
+		}
+		for (int j = 0; j < STATUS_MAX && stats->replies[j].status; j++) {
+			snprintf(labels, sizeof(labels), "%s,status=\"%d\"", route,
+				 stats->replies[j].status);
+			metrics_sample(out, family, labels, stats->replies[j].count);
+		}
+	}
+}
+
+void server_write_metrics(const struct server *s, struct buf *out)
+{
+	write_route_metrics(s, METRIC_HTTP_REQUESTS, out);
+	write_route_metrics(s, METRIC_HTTP_SECONDS, out);
+	metrics_family(out, METRIC_HTTP_CONNECTIONS);
+	metrics_sample(out, METRIC_HTTP_CONNECTIONS, "", s->connections_count);
+	metrics_family(out, METRIC_COMMIT_BATCH);
+	metrics_histogram(out, METRIC_COMMIT_BATCH, "", HISTOGRAM_REQUESTS, &s->commit_batch);
+	metrics_family(out, METRIC_BUILD_INFO);
+	metrics_sample(out, METRIC_BUILD_INFO, "version=\"" LAPSE_VERSION "\"", 1);
+}

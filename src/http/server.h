@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The HTTP server: libmicrohttpd driven by libuv's loop, one thread.
+ *
+ * Start: server_start() with a listening socket. Each time libmicrohttpd's epoll descriptor is
+ * readable the server is pumped: libmicrohttpd parses what came and hands over complete requests,
+ * which are suspended and queued; a turn runs them; libmicrohttpd sends the answers.
+ *
+ * Shutdown, in three steps because libmicrohttpd must not be stopped while a connection is
+ * suspended: server_quiesce() stops listening and wakes everybody who waits; the loop runs until
+ * server_is_idle(); server_stop() closes what is left.
+ *
+ * Slow and idle clients: a connection has request_timeout_ms from its start, or from its last
+ * answer, to complete its next request. Connections are kept in a list by that time, so looking
+ * for late ones costs nothing.
+ */
+#ifndef LAPSE_HTTP_SERVER_H
+#define LAPSE_HTTP_SERVER_H
+
+#include <microhttpd.h>
+#include <uv.h>
+
+#include "base/list.h"
+#include "engine/engine.h"
+#include "http/route.h"
+
+#define STATUS_MAX 24 /* different statuses a route can have answered */
+
+struct route_stats {
+	struct {
+		int status;
+		int64_t count;
+	} replies[STATUS_MAX];
+	struct histogram seconds;
+};
+
+struct server {
+	struct engine *engine;
+	uv_loop_t *loop;
+	struct MHD_Daemon *mhd;
+	uv_poll_t poll;
+	uv_timer_t timer; /* libmicrohttpd's next timeout, late connections, or "run again now" */
+	bool kicked;      /* the queue has something; the timer will fire at once */
+	bool pumping, stopping, tls;
+
+	struct list queue;       /* requests for the next turn */
+	struct list waiting;     /* requests that wait */
+	struct list connections; /* those without a complete request, longest first */
+	int64_t connections_count;
+	int64_t busy; /* requests complete and not answered to the end */
+	bool store_failing; /* the last write turn could not commit */
+
+	struct histogram commit_batch;
+	struct route_stats stats[ROUTES_MAX + 1]; /* the last row: requests without a route */
+};
+
+struct server_config {
+	struct engine *engine;
+	uv_loop_t *loop;
+	int fd; /* listening; taken */
+	const char *tls_cert, *tls_key; /* PEM texts; NULL = no TLS */
+};
+
+int server_start(struct server *s, const struct server_config *config, struct problem *p);
+void server_quiesce(struct server *s);
+bool server_is_idle(const struct server *s);
+void server_stop(struct server *s);
+
+/* For http/turn.c and http/request.c. */
+struct request;
+void server_kick(struct server *s);
+void server_count_reply(struct server *s, const struct request *r, int status);
+void server_note_store(struct server *s, int err);
+void server_write_metrics(const struct server *s, struct buf *out);
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/turn.h"
+
+#include <assert.h>
+
+#include "http/request.h"
+#include "http/server.h"
+
+#define TURN_MAX 512 /* requests of a turn; a commit of more gains nothing */
+
+/* Waiting */
+
+struct park_timer {
+	uv_timer_t timer;
+	struct request *request; /* NULL once it does not wait any more */
+};
+
+static void free_timer(uv_handle_t *h)
+{
+	free(CONTAINER_OF(h, struct park_timer, timer));
+}
+
+static void stop_waiting(struct request *r)
+{
+	wait_remove(&r->server->engine->waits, &r->waiter);
+	if (r->timer) {
+		r->timer->request = NULL;
+		uv_close((uv_handle_t *)&r->timer->timer, free_timer);
+		r->timer = NULL;
+	}
+	list_remove(&r->link);
+}
+
+static void wake(struct request *r)
+{
+	assert(r->state == REQUEST_WAITING);
+	stop_waiting(r);
+	turn_enqueue(r->server, r);
+}
+
+static void wake_call(struct call *c)
+{
+	wake(request_of_call(c));
+}
+
+static void wake_waiter(struct waiter *w)
+{
+	wake(CONTAINER_OF(w, struct request, waiter));
+}
+
+static void on_timeout(uv_timer_t *t)
+{
+	struct request *r = CONTAINER_OF(t, struct park_timer, timer)->request;
+
+	if (!r)
+		return;
+	r->call.timed_out = true;
+	wake(r);
+}
+
+static void park(struct request *r)
+{
+	struct park_timer *t = mem_zalloc(1, sizeof(*t));
+
+	r->waiter.wake = wake_waiter;
+	wait_add(&r->server->engine->waits, r->call.park_key, &r->waiter);
+	t->request = r;
+	r->timer = t;
+	uv_timer_init(r->server->loop, &t->timer);
+	uv_timer_start(&t->timer, on_timeout, (uint64_t)(r->call.park_ms > 0 ? r->call.park_ms : 0),
+		       0);
+}
+
+static void do_work(uv_work_t *w)
+{
+	struct request *r = CONTAINER_OF(w, struct request, work);
+
+	r->call.work(&r->call);
+}
+
+static void after_work(uv_work_t *w, int status)
+{
+	struct request *r = CONTAINER_OF(w, struct request, work);
+
+	(void)status;
+	r->call.work = NULL;
+	wake(r);
+}
+
+/* Must happen before the transaction commits: its own effects may wake this request. */
+static void start_waiting(struct request *r)
+{
+	r->state = REQUEST_WAITING;
+	list_append(&r->server->waiting, &r->link);
+	if (r->call.park_key)
+		park(r);
+	r->call.park_key = NULL;
+}
+
+void turn_wake_all(struct server *s)
+{
+	struct list *l, *next;
+
+	for (l = s->waiting.next; l != &s->waiting; l = next) {
+		struct request *r = CONTAINER_OF(l, struct request, link);
+		next = l->next;
+		r->call.stopping = true;
+		if (r->timer) /* a worker or an engine job brings the others back */
+			wake(r);
+	}
+}
+
+/* Running */
+
+void turn_enqueue(struct server *s, struct request *r)
+{
+	r->state = REQUEST_QUEUED;
+	list_append(&s->queue, &r->link);
+	server_kick(s);
+}
+
+static void answer(struct request *r, int err)
+{
+	r->err = err;
+	r->state = REQUEST_ANSWERED;
+	if (r->suspended) {
+		r->suspended = false;
+		MHD_resume_connection(r->mhd);
+	}
+}
+
+/* Runs the handler once. */
+static int run_handler(struct request *r)
+{
+	struct call *c = &r->call;
+	call_fn *fn = c->next ? c->next : r->route->handler;
+
+	buf_done(&c->reply);
+	c->status = 200;
+	c->next = NULL;
+	c->wake = wake_call;
+	c->stopping = r->server->stopping;
+	if (c->runs++ == 0)
+		c->began = c->tx ? c->tx->now : clock_wall(c->engine->clock);
+	int result = fn(c);
+	return result;
+}
+
+/* Around the handler: the first answer of an Idempotency-Key. */
+static int run_once(struct request *r)
+{
+	const char *answer_text;
+	struct call *c = &r->call;
+
+	if (!r->has_key)
+		return run_handler(r);
+	int status, err = idempotency_begin(c->tx, &r->idempotency, &c->arena, &status, &answer_text);
+	if (err == LAPSE_EUNPROCESSABLE)
+		return problem_set(&c->problem, err, "Idempotency-Key",
+				   "the key was used for another request");
+	if (err == LAPSE_ECONFLICT)
+		return problem_set(&c->problem, err, "Idempotency-Key",
+				   "the first request with this key is still under way");
+	if (err > 0) {
+		r->replayed = true;
+		c->status = status;
+		buf_done(&c->reply);
+		buf_puts(&c->reply, answer_text);
+		return LAPSE_OK;
+	}
+	if (err == LAPSE_OK)
+		err = run_handler(r);
+	assert(err <= LAPSE_OK); /* a handler that creates has one step */
+	if (err == LAPSE_OK)
+		err = idempotency_end(c->tx, &r->idempotency, c->status, buf_text(&c->reply));
+	return err;
+}
+
+static void note_result(struct request *r, int result)
+{
+	r->result = result;
+	if (result == CALL_WAIT)
+		start_waiting(r);
+}
+
+/* After the commit: what the handler's result asks for. */
+static void conclude(struct request *r)
+{
+	if (r->state == REQUEST_WAITING) {
+		if (r->call.work)
+			uv_queue_work(r->server->loop, &r->work, do_work, after_work);
+		return;
+	}
+	if (r->result == CALL_WAIT)
+		return; /* an effect of this very turn has queued it again */
+	if (r->result == CALL_AGAIN)
+		turn_enqueue(r->server, r);
+	else
+		answer(r, r->result);
+}
+
+static void conclude_all(struct request *const *batch, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		conclude(batch[i]);
+}
+
+static void fail_all(struct request *const *batch, size_t n, int err)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct request *r = batch[i];
+		if (r->state == REQUEST_WAITING)
+			stop_waiting(r);
+		r->call.problem = (struct problem){ 0 };
+		answer(r, err);
+	}
+}
+
+static void run_plain(struct request *const *batch, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		batch[i]->call.tx = NULL;
+		note_result(batch[i], run_handler(batch[i]));
+	}
+	conclude_all(batch, n);
+}
+
+static void run_reads(struct server *s, struct request *const *batch, size_t n)
+{
+	struct tx tx;
+	int r = tx_begin_read(&tx, s->engine);
+
+	for (size_t i = 0; r == LAPSE_OK && i < n; i++) {
+		batch[i]->call.tx = &tx;
+		note_result(batch[i], run_handler(batch[i]));
+	}
+	if (r == LAPSE_OK)
+		r = tx_commit(&tx);
+	else
+		tx_rollback(&tx);
+	if (r < 0)
+		fail_all(batch, n, r);
+	else
+		conclude_all(batch, n);
+}
+
+/* One request in a step of its own. Negative = the whole transaction is lost. */
+static int run_step(struct tx *tx, struct request *r)
+{
+	int err = tx_step_begin(tx);
+
+	if (err < 0)
+		return err;
+	r->call.tx = tx;
+	int result = run_once(r);
+	if (!db_in_transaction(tx->db)) /* a full disk, for one, takes everything with it */
+		return result < 0 ? result : LAPSE_EUNAVAILABLE;
+	err = result < 0 ? tx_step_undo(tx) : tx_step_end(tx);
+	if (err < 0)
+		return err;
+	note_result(r, result);
+	return LAPSE_OK;
+}
+
+static int run_steps(struct server *s, struct request *const *batch, size_t n)
+{
+	struct tx tx;
+	int err = tx_begin(&tx, s->engine);
+
+	for (size_t i = 0; err == LAPSE_OK && i < n; i++)
+		err = run_step(&tx, batch[i]);
+	if (err < 0) {
+		tx_rollback(&tx);
+		return err;
+	}
+	return tx_commit(&tx);
+}
+
+static void run_writes(struct server *s, struct request *const *batch, size_t n)
+{
+	int err = run_steps(s, batch, n);
+
+	server_note_store(s, err);
+	if (err < 0) {
+		fail_all(batch, n, err);
+		return;
+	}
+	histogram_add(&s->commit_batch, HISTOGRAM_REQUESTS, (int64_t)n);
+	conclude_all(batch, n);
+}
+
+void turn_run(struct server *s)
+{
+	struct request *batch[TX_WRITE + 1][TURN_MAX];
+	size_t n[TX_WRITE + 1] = { 0 };
+	struct list *l;
+
+	for (size_t i = 0; i < TURN_MAX && (l = list_shift(&s->queue)); i++) {
+		struct request *r = CONTAINER_OF(l, struct request, link);
+		batch[r->route->tx][n[r->route->tx]++] = r;
+	}
+	if (n[TX_NONE])
+		run_plain(batch[TX_NONE], n[TX_NONE]);
+	if (n[TX_READ])
+		run_reads(s, batch[TX_READ], n[TX_READ]);
+	if (n[TX_WRITE])
+		run_writes(s, batch[TX_WRITE], n[TX_WRITE]);
+}

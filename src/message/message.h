@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages between agents: the operations and their SQL. Seed 000.
+ *
+ * A message is pruned when it has been read and is more than message_ttl_ms old; unread ones are
+ * bounded by refusal (unread_max_per_agent). Every operation runs inside the caller's transaction.
+ */
+#ifndef LAPSE_MESSAGE_MESSAGE_H
+#define LAPSE_MESSAGE_MESSAGE_H
+
+#include "engine/tx.h"
+
+struct message {
+	int64_t id;
+	const char *to, *from, *content, *type;
+	const char *metadata; /* JSON */
+	lapse_ms timestamp;
+	bool read;
+	lapse_ms read_at; /* meaningless while unread */
+	int64_t claim_id; /* 0 = never claimed */
+};
+
+/* The row lives until fn returns. */
+typedef void message_fn(void *arg, const struct message *m);
+
+/* Stores a message; fills id and timestamp. LAPSE_ELIMIT when the inbox has too many unread ones.
+ * Whoever waits for the inbox is woken after the commit. */
+int message_send(struct tx *tx, const char *owner, struct message *m, struct problem *p);
+
+/* The event of one send: the messages that `count` sends made. */
+int message_announce(struct tx *tx, const char *owner, const struct message *messages,
+		     size_t count);
+
+/* LAPSE_ENOTFOUND, or LAPSE_EEXPIRED for one past its lifetime that the sweep has not met yet. */
+int message_get(struct tx *tx, const char *owner, const char *agent, int64_t id, message_fn *fn,
+		void *arg);
+
+/* Live messages with an id below `before`, newest first, at most `limit`. */
+int message_list(struct tx *tx, const char *owner, const char *agent, bool unread_only,
+		 int64_t before, int64_t limit, message_fn *fn, void *arg);
+
+/* Marks one as read and gives it to fn; one that is read already stays as it is. `claim` 0 = none
+ * given; LAPSE_ECONFLICT when the message has passed to another claim. */
+int message_mark_read(struct tx *tx, const char *owner, const char *agent, int64_t id,
+		      int64_t claim, message_fn *fn, void *arg);
+
+/* Marks those of `ids` that are unread. *ret_count = how many. */
+int message_mark_ids(struct tx *tx, const char *owner, const char *agent, const int64_t *ids,
+		     size_t n, int64_t *ret_count);
+
+/* Marks unread ones older than `before`, oldest first, at most `limit`. */
+int message_mark_before(struct tx *tx, const char *owner, const char *agent, lapse_ms before,
+			int64_t limit, int64_t *ret_count);
+
+/* Leases up to `limit` unread messages that no live claim holds to `claim`, oldest first. */
+int message_claim(struct tx *tx, const char *owner, const char *agent, int64_t claim,
+		  lapse_ms until, int64_t limit, message_fn *fn, void *arg, int64_t *ret_count);
+
+/* When the earliest claim of the inbox ends; LAPSE_NEVER where there is none. */
+int message_next_offer(struct tx *tx, const char *owner, const char *agent, lapse_ms *ret);
+
+struct inbox {
+	const char *agent;
+	int64_t total, unread;
+	lapse_ms oldest_unread; /* meaningless when unread is 0 */
+};
+typedef void inbox_fn(void *arg, const struct inbox *i);
+
+/* Inboxes after `after` in the order of their names. */
+int message_stats(struct tx *tx, const char *owner, const char *after, int64_t limit, inbox_fn *fn,
+		  void *arg);
+
+/* The key that message_send() wakes. Lives in the arena. */
+const char *message_wait_key(struct arena *arena, const char *owner, const char *agent);
+
+extern const struct bound MESSAGE_BOUND;
+
+#endif

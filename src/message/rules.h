@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the life of a message is: pure decisions, no clock and no store. */
+#ifndef LAPSE_MESSAGE_RULES_H
+#define LAPSE_MESSAGE_RULES_H
+
+#include <stdbool.h>
+
+#include "base/clock.h"
+
+enum message_verdict { MESSAGE_LIVE, MESSAGE_DUE };
+
+/* Due = read, and more than `ttl` old. An unread message is live at any age. */
+enum message_verdict message_judge(bool read, lapse_ms timestamp, lapse_ms ttl, lapse_ms now);
+
+enum claim_verdict { CLAIM_OURS, CLAIM_LOST };
+
+/* Whether the holder of claim `given` may mark a message that now carries claim `current` as read.
+ * 0 = none. Without a claim anybody who owns the inbox may. */
+enum claim_verdict message_judge_claim(int64_t given, int64_t current);
+
+#endif

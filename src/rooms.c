@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rooms.h"
+
+#include "engine/hold.h"
+#include "engine/housekeeping.h"
+#include "engine/idempotency.h"
+#include "message/message.h"
+
+const struct bound *const ROOM_BOUNDS[] = {
+	&MESSAGE_BOUND, &EVENT_BOUND, &IDEMPOTENCY_BOUND, &SWEEP_BOUND,
+	&TOKEN_BOUND,   &HOLD_BOUND,  NULL,
+};
+
+const struct scheduler_def ROOM_SCHEDULERS[] = {
+	{ "messages", offsetof(struct settings, message_sweep_ms), EVENT_MESSAGES_TICK_FAILED },
+	{ "housekeeping", offsetof(struct settings, housekeeping_sweep_ms),
+	  EVENT_HOUSEKEEPING_TICK_FAILED },
+	{ 0 },
+};

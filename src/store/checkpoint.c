@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/checkpoint.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/mem.h"
+
+/* The log is copied back once it is this large: large enough that a page written often is copied
+ * once, small enough that it stays in the page cache. */
+#define SOFT_BYTES (INT64_C(4) << 20)
+
+struct checkpointer {
+	pthread_t thread;
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t wake;
+	int64_t wal_bytes; /* after the last commit */
+	int64_t errors;
+	bool wanted, stop;
+
+	struct db *db; /* the thread's own */
+	int64_t max_bytes;
+};
+
+static void note(void *arg, int64_t wal_bytes)
+{
+	struct checkpointer *c = arg;
+
+	pthread_mutex_lock(&c->lock);
+	c->wal_bytes = wal_bytes;
+	if (wal_bytes >= SOFT_BYTES && !c->wanted) {
+		c->wanted = true;
+		pthread_cond_signal(&c->wake);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* First everything that can be copied beside the writer; then, when the log is beyond its limit,
+ * the little that came meanwhile with the writer held back, so that the log starts over. */
+static int checkpoint(struct checkpointer *c, int64_t wal_bytes)
+{
+	int r = db_checkpoint(c->db, false);
+
+	if (r == LAPSE_OK && wal_bytes >= c->max_bytes)
+		r = db_checkpoint(c->db, true);
+	return r;
+}
+
+static void *run(void *arg)
+{
+	struct checkpointer *c = arg;
+
+	pthread_mutex_lock(&c->lock);
+	while (!c->stop) {
+		if (!c->wanted) {
+			pthread_cond_wait(&c->wake, &c->lock);
+			continue;
+		}
+		int64_t bytes = c->wal_bytes;
+		pthread_mutex_unlock(&c->lock);
+		int r = checkpoint(c, bytes);
+		pthread_mutex_lock(&c->lock);
+		c->wanted = false;
+		if (r < 0)
+			c->errors++;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+int checkpointer_start(const struct db_config *config, struct db *writer, int64_t wal_max_bytes,
+		       struct checkpointer **ret, struct problem *p)
+{
+	struct checkpointer *c = mem_zalloc(1, sizeof(*c));
+	int r = db_open(config, &c->db, p);
+
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	c->max_bytes = wal_max_bytes;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->wake, NULL);
+	if (pthread_create(&c->thread, NULL, run, c) != 0) {
+		db_close(c->db);
+		free(c);
+		return problem_set(p, LAPSE_EINTERNAL, NULL, "cannot start the checkpoint thread");
+	}
+	db_on_wal(writer, note, c);
+	*ret = c;
+	return LAPSE_OK;
+}
+
+void checkpointer_stop(struct checkpointer *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->stop = true;
+	pthread_cond_signal(&c->wake);
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(c->thread, NULL);
+	pthread_mutex_destroy(&c->lock);
+	pthread_cond_destroy(&c->wake);
+	db_close(c->db);
+	free(c);
+}
+
+int64_t checkpointer_wal_bytes(struct checkpointer *c)
+{
+	pthread_mutex_lock(&c->lock);
+	int64_t bytes = c->wal_bytes;
+	pthread_mutex_unlock(&c->lock);
+	return bytes;
+}
+
+int64_t checkpointer_errors(struct checkpointer *c)
+{
+	pthread_mutex_lock(&c->lock);
+	int64_t errors = c->errors;
+	pthread_mutex_unlock(&c->lock);
+	return errors;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The checkpointer: a thread with a connection of its own that moves SQLite's write-ahead log into
+ * the database, so that the loop never waits for that fsync, and that keeps the log bounded.
+ *
+ * Start: checkpointer_start() after migrations. Hand-over: the writer's connection reports the
+ * log's size after each commit (checkpointer_note), which wakes the thread past a soft limit.
+ * Shutdown: checkpointer_stop() finishes the checkpoint under way and joins. Failure: counted and
+ * tried again with the next commit; the log stays, nothing is lost.
+ */
+#ifndef LAPSE_STORE_CHECKPOINT_H
+#define LAPSE_STORE_CHECKPOINT_H
+
+#include <stdint.h>
+
+#include "store/db.h"
+
+struct checkpointer;
+
+/* `writer` is only told where to report; the thread never uses it. */
+int checkpointer_start(const struct db_config *config, struct db *writer, int64_t wal_max_bytes,
+		       struct checkpointer **ret, struct problem *p);
+void checkpointer_stop(struct checkpointer *c); /* takes NULL */
+
+/* The log's size after the last commit, and how many checkpoints failed. */
+int64_t checkpointer_wal_bytes(struct checkpointer *c);
+int64_t checkpointer_errors(struct checkpointer *c);
+
+#endif

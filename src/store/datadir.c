@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/datadir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int datadir_file(const char *path, const char *name, char out[DATADIR_PATH_MAX])
+{
+	int n = snprintf(out, DATADIR_PATH_MAX, "%s/%s", path, name);
+
+	return n < 0 || n >= DATADIR_PATH_MAX ? LAPSE_EINVAL : LAPSE_OK;
+}
+
+static long holder_of(int fd)
+{
+	char text[32] = { 0 };
+
+	return pread(fd, text, sizeof(text) - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
+}
+
+static int take_lock(int fd, const char *path, struct problem *p)
+{
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EWOULDBLOCK)
+			return problem_set(p, LAPSE_EIO, NULL, "cannot lock %.120s: %s", path,
+					   strerror(errno));
+		return problem_set(p, LAPSE_EBUSY, NULL,
+				   "the data directory %.120s is in use by process %ld: stop it "
+				   "first, or choose another --data-dir",
+				   path, holder_of(fd));
+	}
+	char pid[32];
+	int n = snprintf(pid, sizeof(pid), "%ld\n", (long)getpid());
+	if (ftruncate(fd, 0) < 0 || pwrite(fd, pid, (size_t)n, 0) != n)
+		return problem_set(p, LAPSE_EIO, NULL, "cannot write the lock of %.120s: %s", path,
+				   strerror(errno));
+	return LAPSE_OK;
+}
+
+int datadir_lock(struct datadir *d, const char *path, struct problem *p)
+{
+	char lock[DATADIR_PATH_MAX];
+
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return problem_set(p, LAPSE_EIO, "data_dir", "cannot make the directory %.120s: %s",
+				   path, strerror(errno));
+	if (datadir_file(path, "lock", lock) < 0)
+		return problem_set(p, LAPSE_EINVAL, "data_dir", "data_dir is too long");
+	int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return problem_set(p, LAPSE_EIO, "data_dir", "cannot open %.120s: %s", lock,
+				   strerror(errno));
+	int r = take_lock(fd, path, p);
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	*d = (struct datadir){ path, fd };
+	return LAPSE_OK;
+}
+
+void datadir_unlock(struct datadir *d)
+{
+	if (d->lock_fd >= 0)
+		close(d->lock_fd);
+	d->lock_fd = -1;
+}
+
+int datadir_sync(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return LAPSE_EIO;
+	int r = fsync(fd) < 0 ? LAPSE_EIO : LAPSE_OK;
+	close(fd);
+	return r;
+}
