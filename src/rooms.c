@@ -7,8 +7,8 @@
 #include "message/message.h"
 
 const struct bound *const ROOM_BOUNDS[] = {
-	&MESSAGE_BOUND, &EVENT_BOUND, &IDEMPOTENCY_BOUND, &SWEEP_BOUND,
-	&TOKEN_BOUND,   &HOLD_BOUND,  NULL,
+	&MESSAGE_BOUND, &EVENT_BOUND, &IDEMPOTENCY_BOUND, &SWEEP_BOUND, &TOKEN_BOUND,
+	&HOLD_BOUND,    NULL,
 };
 
 const struct scheduler_def ROOM_SCHEDULERS[] = {

@@ -5,7 +5,7 @@
 
 #include "engine/engine.h"
 
-extern const struct bound *const ROOM_BOUNDS[];        /* ends with NULL */
+extern const struct bound *const ROOM_BOUNDS[];      /* ends with NULL */
 extern const struct scheduler_def ROOM_SCHEDULERS[]; /* ends with a row without a name */
 
 #endif

@@ -215,6 +215,7 @@ bool time_parse(const char *text, lapse_ms *ret)
 	struct civil back = civil_of_days(days); /* the 31st of a short month comes back changed */
 	if (back.month != month || back.day != day)
 		return false;
-	*ret = days * MS_A_DAY + (hour * 60 + minute - offset) * INT64_C(60000) + second * 1000 + ms;
+	*ret = days * MS_A_DAY + (hour * 60 + minute - offset) * INT64_C(60000) + second * 1000 +
+	       ms;
 	return true;
 }

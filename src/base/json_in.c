@@ -32,8 +32,9 @@ int json_parse_object(const char *text, size_t n, json_t **ret, struct problem *
 	json_t *CLEANUP(json_freep) j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
 
 	if (!j)
-		return problem_set(p, LAPSE_EINVAL, "body", "body is not valid JSON: %.120s (line %d, column %d)",
-				   e.text, e.line, e.column);
+		return problem_set(p, LAPSE_EINVAL, "body",
+				   "body is not valid JSON: %.120s (line %d, column %d)", e.text,
+				   e.line, e.column);
 	if (!json_is_object(j))
 		return problem_set(p, LAPSE_EINVAL, "body", "body must be a JSON object");
 	if (too_deep(j, 1))
@@ -118,8 +119,8 @@ static int decode_array(json_t *v, const struct json_field *f, void *member, str
 		return wrong(p, f, "must be an array of strings");
 	if ((int64_t)json_array_size(v) < f->min || (int64_t)json_array_size(v) > f->max)
 		return problem_set(p, LAPSE_EINVAL, f->name,
-				   "%s must have %" PRId64 " to %" PRId64 " entries", f->name, f->min,
-				   f->max);
+				   "%s must have %" PRId64 " to %" PRId64 " entries", f->name,
+				   f->min, f->max);
 	json_array_foreach (v, i, item) {
 		const char *s = json_string_value(item);
 		if (!s)

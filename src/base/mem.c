@@ -15,8 +15,7 @@ struct arena_block {
 static void *or_die(void *p)
 {
 	if (!p) {
-		static const char line[] =
-			"{\"level\":\"fatal\",\"event\":\"out_of_memory\"}\n";
+		static const char line[] = "{\"level\":\"fatal\",\"event\":\"out_of_memory\"}\n";
 		fwrite(line, 1, sizeof(line) - 1, stderr);
 		abort();
 	}

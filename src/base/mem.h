@@ -14,7 +14,7 @@
 
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define CONTAINER_OF(p, type, member) ((type *)(void *)((char *)(p) - offsetof(type, member)))
+#define CONTAINER_OF(p, type, member) ((type *)(void *)((char *)(p)-offsetof(type, member)))
 
 /* Never return NULL; calloc's arguments are checked for overflow. Free with free(). */
 void *mem_alloc(size_t size);

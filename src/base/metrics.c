@@ -66,16 +66,16 @@ static double scale(enum histogram_unit unit)
 	return unit == HISTOGRAM_REQUESTS ? 1.0 : 1e-6;
 }
 
-void metrics_histogram(struct buf *out, enum metric m, const char *labels,
-		       enum histogram_unit unit, const struct histogram *h)
+void metrics_histogram(struct buf *out, enum metric m, const char *labels, enum histogram_unit unit,
+		       const struct histogram *h)
 {
 	const char *comma = labels[0] ? "," : "";
 	uint64_t total = 0;
 
 	for (int i = 0; i < HISTOGRAM_BUCKETS; i++) {
 		total += h->counts[i];
-		buf_printf(out, "%s_bucket{%s%sle=\"%.6g\"} %" PRIu64 "\n", FAMILIES[m].name, labels,
-			   comma, (double)BOUNDS[unit][i] * scale(unit), total);
+		buf_printf(out, "%s_bucket{%s%sle=\"%.6g\"} %" PRIu64 "\n", FAMILIES[m].name,
+			   labels, comma, (double)BOUNDS[unit][i] * scale(unit), total);
 	}
 	total += h->counts[HISTOGRAM_BUCKETS];
 	buf_printf(out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", FAMILIES[m].name, labels, comma,

@@ -17,22 +17,22 @@
 #include "base/clock.h"
 
 #define METRICS(X)                                                                                 \
-	X(PRUNED, "lifecycle_prune_rows_total", "counter", "Rows removed by sweeps")                \
-	X(TICK_ERRORS, "lifecycle_tick_errors_total", "counter", "Sweeps that failed")              \
-	X(EXPIRY_LAG, "lapse_expiry_lag_seconds", "histogram",                                      \
+	X(PRUNED, "lifecycle_prune_rows_total", "counter", "Rows removed by sweeps")               \
+	X(TICK_ERRORS, "lifecycle_tick_errors_total", "counter", "Sweeps that failed")             \
+	X(EXPIRY_LAG, "lapse_expiry_lag_seconds", "histogram",                                     \
 	  "Time from a row's deadline to its removal")                                             \
-	X(DUE_ROWS, "lapse_due_rows", "gauge", "Rows past their deadline and not yet removed")      \
-	X(OLDEST_DUE, "lapse_oldest_due_seconds", "gauge", "Age of the oldest due row")             \
-	X(LIVE_ROWS, "lapse_live_rows", "gauge", "Rows in the table")                               \
-	X(SWEEP_SECONDS, "lapse_sweep_seconds", "histogram", "Time of a whole sweep")               \
-	X(DEAD_LETTERS, "lapse_dead_letters", "gauge", "Deletions outside that gave up")            \
-	X(HTTP_REQUESTS, "lapse_http_requests_total", "counter", "Answers by route and status")     \
-	X(HTTP_SECONDS, "lapse_http_request_seconds", "histogram",                                  \
+	X(DUE_ROWS, "lapse_due_rows", "gauge", "Rows past their deadline and not yet removed")     \
+	X(OLDEST_DUE, "lapse_oldest_due_seconds", "gauge", "Age of the oldest due row")            \
+	X(LIVE_ROWS, "lapse_live_rows", "gauge", "Rows in the table")                              \
+	X(SWEEP_SECONDS, "lapse_sweep_seconds", "histogram", "Time of a whole sweep")              \
+	X(DEAD_LETTERS, "lapse_dead_letters", "gauge", "Deletions outside that gave up")           \
+	X(HTTP_REQUESTS, "lapse_http_requests_total", "counter", "Answers by route and status")    \
+	X(HTTP_SECONDS, "lapse_http_request_seconds", "histogram",                                 \
 	  "Time from a complete request to its answer")                                            \
-	X(HTTP_CONNECTIONS, "lapse_http_connections", "gauge", "Open connections")                  \
-	X(COMMIT_SECONDS, "lapse_commit_seconds", "histogram", "Time of a commit")                  \
-	X(COMMIT_BATCH, "lapse_commit_batch_size", "histogram", "Requests that shared a commit")    \
-	X(WAL_BYTES, "lapse_wal_bytes", "gauge", "Size of SQLite's write-ahead log")                \
+	X(HTTP_CONNECTIONS, "lapse_http_connections", "gauge", "Open connections")                 \
+	X(COMMIT_SECONDS, "lapse_commit_seconds", "histogram", "Time of a commit")                 \
+	X(COMMIT_BATCH, "lapse_commit_batch_size", "histogram", "Requests that shared a commit")   \
+	X(WAL_BYTES, "lapse_wal_bytes", "gauge", "Size of SQLite's write-ahead log")               \
 	X(BUILD_INFO, "lapse_build_info", "gauge", "Always 1; the version is a label")
 
 enum metric {
@@ -65,7 +65,7 @@ void metrics_family(struct buf *out, enum metric m);
 /* One sample; `labels` is "" or `name="value",…` with values already safe. */
 void metrics_sample(struct buf *out, enum metric m, const char *labels, int64_t value);
 void metrics_sample_real(struct buf *out, enum metric m, const char *labels, double value);
-void metrics_histogram(struct buf *out, enum metric m, const char *labels,
-		       enum histogram_unit unit, const struct histogram *h);
+void metrics_histogram(struct buf *out, enum metric m, const char *labels, enum histogram_unit unit,
+		       const struct histogram *h);
 
 #endif

@@ -91,8 +91,8 @@ static int set_flag(bool *out, const struct setting *row, const char *value, str
 	bool yes = strcmp(value, "true") == 0;
 
 	if (!yes && strcmp(value, "false") != 0)
-		return problem_set(p, LAPSE_EINVAL, row->name, "%s: must be true or false, not '%.60s'",
-				   row->name, value);
+		return problem_set(p, LAPSE_EINVAL, row->name,
+				   "%s: must be true or false, not '%.60s'", row->name, value);
 	*out = yes;
 	return LAPSE_OK;
 }
@@ -221,7 +221,8 @@ static int read_variable(struct settings *s, const char *entry, struct problem *
 			int r = set_row(s, &SETTINGS_TABLE[i], equals + 1, p);
 			return r < 0 ? blame(p, r, "environment", 0) : LAPSE_OK;
 		}
-	return problem_set(p, LAPSE_EINVAL, NULL, "environment: unknown setting %.*s", (int)n, entry);
+	return problem_set(p, LAPSE_EINVAL, NULL, "environment: unknown setting %.*s", (int)n,
+			   entry);
 }
 
 int settings_read_env(struct settings *s, char *const *env, struct problem *p)
@@ -247,16 +248,16 @@ static int take_flag(int argc, char *const *argv, struct flag *ret, struct probl
 	size_t n = strcspn(arg, "=");
 
 	if (strncmp(arg, "--", 2) != 0 || n <= 2 || n - 2 >= sizeof(ret->name))
-		return problem_set(p, LAPSE_EINVAL, NULL, "unexpected argument '%.80s' (see --help)",
-				   arg);
+		return problem_set(p, LAPSE_EINVAL, NULL,
+				   "unexpected argument '%.80s' (see --help)", arg);
 	snprintf(ret->name, sizeof(ret->name), "%.*s", (int)(n - 2), arg + 2);
 	for (char *c = ret->name; *c; c++)
 		if (*c == '-')
 			*c = '_';
 	const struct setting *row = find(ret->name);
 	if (!row && strcmp(ret->name, "config") != 0)
-		return problem_set(p, LAPSE_EINVAL, NULL, "unknown option '%.*s' (see --help)", (int)n,
-				   arg);
+		return problem_set(p, LAPSE_EINVAL, NULL, "unknown option '%.*s' (see --help)",
+				   (int)n, arg);
 	ret->used = 1;
 	if (arg[n] == '=')
 		ret->value = arg + n + 1;

@@ -4,8 +4,8 @@
  * config` and the manual page.
  *
  * File < environment < flag. A value out of range, an unknown name or a typo stops the start with
- * one clear line. The environment name is LAPSE_ + the name in capitals, the flag --name-with-dashes,
- * the line in the file `name = value`.
+ * one clear line. The environment name is LAPSE_ + the name in capitals, the flag
+ * --name-with-dashes, the line in the file `name = value`.
  *
  * To add a setting: a row below. Kinds: INT (a whole number between min and max), TEXT (bytes,
  * min and max are its length), FLAG (true or false; min and max are unused).
@@ -35,7 +35,7 @@
 	X(INT, connections_max, 1024, 1, 60000, "connections", "more than that get 503")            \
 	X(INT, request_timeout_ms, 60000, 10, 3600000, "ms", "time a connection has to complete its next request") \
 	X(INT, body_max_bytes, 1048576, 1024, 67108864, "bytes", "a larger JSON body is 413")       \
-	X(INT, headers_max_bytes, 16384, 1024, 1048576, "bytes", "larger headers are 431")          \
+	X(INT, headers_max_bytes, 8192, 1024, 1048576, "bytes", "larger headers are 431")          \
 	X(INT, message_ttl_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "a read message older than this is removed") \
 	X(INT, message_sweep_ms, 60000, 10, DAY_MS, "ms", "pause between two sweeps of messages")   \
 	X(INT, unread_max_per_agent, 10000, 1, 1000000000, "messages", "unread messages an agent may have; more are 429") \

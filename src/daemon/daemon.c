@@ -15,7 +15,7 @@
 #include "http/server.h"
 #include "rooms.h"
 
-#define STOP_MAX_MS 10000      /* a stop takes no longer, whoever is slow */
+#define STOP_MAX_MS 10000 /* a stop takes no longer, whoever is slow */
 #define STOP_CHECK_MS 10
 #define PEM_MAX_BYTES (1 << 20)
 
@@ -203,8 +203,10 @@ static int check_settings(const struct settings *s, struct log *log, struct prob
 
 static int open_engine(struct daemon *d, struct problem *p)
 {
-	struct engine_config config = { .settings = d->settings, .clock = &CLOCK_SYSTEM,
-					.log = &d->log, .bounds = ROOM_BOUNDS,
+	struct engine_config config = { .settings = d->settings,
+					.clock = &CLOCK_SYSTEM,
+					.log = &d->log,
+					.bounds = ROOM_BOUNDS,
 					.schedulers = ROOM_SCHEDULERS };
 	int r = engine_open(&d->engine, &config, p);
 
@@ -222,8 +224,10 @@ static int open_server(struct daemon *d, struct problem *p)
 	if (r < 0)
 		return r;
 	r = check_exposure(d, p);
-	struct server_config config = { .engine = &d->engine, .loop = &d->loop,
-					.fd = d->listener.fd, .tls_cert = d->tls_cert,
+	struct server_config config = { .engine = &d->engine,
+					.loop = &d->loop,
+					.fd = d->listener.fd,
+					.tls_cert = d->tls_cert,
 					.tls_key = d->tls_key };
 	if (r == LAPSE_OK)
 		r = server_start(&d->server, &config, p);
@@ -278,6 +282,7 @@ int daemon_run(const struct settings *settings, struct problem *p)
 	d->settings = settings;
 	d->log = (struct log){ .clock = &CLOCK_SYSTEM, .fd = STDERR_FILENO };
 	raise_limits();
+	db_process_init();
 	int r = check_settings(settings, &d->log, p);
 	if (r == LAPSE_OK)
 		r = read_tls(d, p);

@@ -17,7 +17,8 @@
 static bool address_is_loopback(const struct sockaddr *a)
 {
 	if (a->sa_family == AF_INET)
-		return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 ==
+		return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >>
+			       24 ==
 		       127;
 	return a->sa_family == AF_INET6 &&
 	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);

@@ -14,15 +14,18 @@ static void print_help(void)
 {
 	struct buf out = { 0 };
 
-	buf_puts(&out, "Usage: lapsed [OPTION…]\n\n"
-		       "Gives everything an agent fleet leaves behind a lifetime, and enforces it.\n"
-		       "Runs in the foreground, logs JSON lines to standard error, prints one line with\n"
-		       "its address when it is ready, and ends cleanly on SIGTERM.\n\nOptions:\n"
-		       "  --config FILE                        lines 'name = value'; file < environment < option\n"
-		       "  --help, --version\n");
+	buf_puts(&out,
+		 "Usage: lapsed [OPTION…]\n\n"
+		 "Gives everything an agent fleet leaves behind a lifetime, and enforces it.\n"
+		 "Runs in the foreground, logs JSON lines to standard error, prints one line with\n"
+		 "its address when it is ready, and ends cleanly on SIGTERM.\n\nOptions:\n"
+		 "  --config FILE                        lines 'name = value'; file < environment "
+		 "< option\n"
+		 "  --help, --version\n");
 	settings_help(&out);
-	buf_puts(&out, "\nEvery option is also an environment variable (--message-ttl-ms is\n"
-		       "LAPSE_MESSAGE_TTL_MS) and a line of the file (message_ttl_ms = 86400000).\n");
+	buf_puts(&out,
+		 "\nEvery option is also an environment variable (--message-ttl-ms is\n"
+		 "LAPSE_MESSAGE_TTL_MS) and a line of the file (message_ttl_ms = 86400000).\n");
 	fputs(buf_text(&out), stdout);
 	buf_done(&out);
 }

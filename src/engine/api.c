@@ -146,14 +146,16 @@ static void write_hold(struct buf *out, const struct hold *h)
 
 int hold_api_put(struct call *c)
 {
-	struct hold h = { .owner = c->owner, .table = c->params[0], .key = c->params[1],
-			  .until = LAPSE_NEVER };
+	struct hold h = {
+		.owner = c->owner, .table = c->params[0], .key = c->params[1], .until = LAPSE_NEVER
+	};
 	int r = call_body(c, HOLD_BODY, &h);
 
 	if (r < 0)
 		return r;
 	if (h.until <= c->tx->now)
-		return problem_set(&c->problem, LAPSE_EINVAL, "until", "until must be in the future");
+		return problem_set(&c->problem, LAPSE_EINVAL, "until",
+				   "until must be in the future");
 	r = hold_place(c->tx, &h, &c->problem);
 	if (r == LAPSE_OK)
 		write_hold(&c->reply, &h);

@@ -44,11 +44,11 @@ static int decode_int(const struct json_field *f, const char *text, int64_t *out
 
 	errno = 0;
 	long long n = strtoll(text, &end, 10);
-	if (text[0] == '\0' || text[0] == '+' || text[0] == ' ' || *end != '\0' || errno == ERANGE ||
-	    n < f->min || n > f->max)
+	if (text[0] == '\0' || text[0] == '+' || text[0] == ' ' || *end != '\0' ||
+	    errno == ERANGE || n < f->min || n > f->max)
 		return problem_set(p, LAPSE_EINVAL, f->name,
-				   "%s must be an integer between %" PRId64 " and %" PRId64, f->name,
-				   f->min, f->max);
+				   "%s must be an integer between %" PRId64 " and %" PRId64,
+				   f->name, f->min, f->max);
 	*out = n;
 	return LAPSE_OK;
 }

@@ -98,8 +98,8 @@ extern const struct json_field PAGE_FIELDS[];
 /* The cursor of lists whose order is "newest id first": all ids below it. */
 int page_before(const struct page *page, int64_t *ret_before, struct problem *p);
 
-/* The frame of a list whose cursor is an id. page_item() says whether the item belongs to this page:
- * ask the store for one more than the limit, and the one too many says that there is more. */
+/* The frame of a list whose cursor is an id. page_item() says whether the item belongs to this
+ * page: ask the store for one more than the limit, and the one too many says that there is more. */
 struct page_writer {
 	struct buf *out;
 	int64_t limit, written;

@@ -7,10 +7,10 @@
 #include "engine/engine.h"
 #include "engine/tx.h"
 
-#define RUNNING_MAX 8                    /* cleanups under way at once */
-#define TAKE_MS INT64_C(60000)           /* a taken one is not taken again before */
-#define RETRY_MS INT64_C(10000)          /* pause after the first failure; it grows with each */
-#define LOOK_US INT64_C(5000000)         /* between two looks when nothing calls for one */
+#define RUNNING_MAX 8            /* cleanups under way at once */
+#define TAKE_MS INT64_C(60000)   /* a taken one is not taken again before */
+#define RETRY_MS INT64_C(10000)  /* pause after the first failure; it grows with each */
+#define LOOK_US INT64_C(5000000) /* between two looks when nothing calls for one */
 
 void cleaner_init(struct cleaner *c)
 {
@@ -24,7 +24,8 @@ static void look_now(struct engine *e, void *arg)
 }
 
 static const struct db_stmt ADD = {
-	"INSERT INTO cleanups (id, owner, kind, target, state, attempts, next_at, created_at, error) "
+	"INSERT INTO cleanups (id, owner, kind, target, state, attempts, next_at, created_at, "
+	"error) "
 	"VALUES ($1, $2, $3, $4, 1, 0, $5, $5, '') ON CONFLICT (kind, target) DO NOTHING"
 };
 

@@ -4,10 +4,10 @@
  * the settled state. A cleanup ends done, and its row goes, or as a dead letter that a person can
  * see; it is never forgotten, and repeating it is harmless.
  *
- * Hand-over: cleaner_tick() takes what is due by pushing its next attempt out in a transaction, then
- * gives it to the runner of its kind, which works off the loop and reports with cleanup_settle() on
- * the loop. A crash in between costs one pause, not the deletion. Shutdown: the runner reports or
- * it does not; the intent is still there.
+ * Hand-over: cleaner_tick() takes what is due by pushing its next attempt out in a transaction,
+ * then gives it to the runner of its kind, which works off the loop and reports with
+ * cleanup_settle() on the loop. A crash in between costs one pause, not the deletion. Shutdown: the
+ * runner reports or it does not; the intent is still there.
  */
 #ifndef LAPSE_ENGINE_CLEANUP_H
 #define LAPSE_ENGINE_CLEANUP_H
@@ -34,9 +34,9 @@ typedef void cleanup_runner(void *ctx, struct cleanup *c);
 struct cleaner {
 	cleanup_runner *runner; /* NULL: nothing is started, intents wait */
 	void *runner_ctx;
-	int running;          /* handed to the runner and not settled */
-	lapse_us look_again;  /* monotonic: when pending ones are looked for next */
-	int64_t dead;         /* dead letters */
+	int running;         /* handed to the runner and not settled */
+	lapse_us look_again; /* monotonic: when pending ones are looked for next */
+	int64_t dead;        /* dead letters */
 };
 
 void cleaner_init(struct cleaner *c);

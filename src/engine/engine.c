@@ -88,7 +88,8 @@ static int open_store(struct engine *e, struct problem *p)
 
 	if (r < 0)
 		return problem_set(p, r, "data_dir", "data_dir is too long");
-	struct db_config config = { .path = path, .clock = e->clock,
+	struct db_config config = { .path = path,
+				    .clock = e->clock,
 				    .durable = strcmp(e->settings->sqlite_synchronous, "off") != 0,
 				    .busy_timeout_ms = WRITER_BUSY_MS };
 	r = db_open(&config, &e->db, p);
@@ -106,8 +107,10 @@ static int open_store(struct engine *e, struct problem *p)
 
 int engine_open(struct engine *e, const struct engine_config *config, struct problem *p)
 {
-	*e = (struct engine){ .settings = config->settings, .clock = config->clock,
-			      .log = config->log, .bounds = config->bounds,
+	*e = (struct engine){ .settings = config->settings,
+			      .clock = config->clock,
+			      .log = config->log,
+			      .bounds = config->bounds,
 			      .dir = { .lock_fd = -1 } };
 	pthread_mutex_init(&e->reader_lock, NULL);
 	waits_init(&e->waits);

@@ -40,7 +40,7 @@ struct engine {
 	struct db *db; /* the writer; the loop's thread only */
 	struct checkpointer *checkpointer;
 
-	struct db *reader;            /* for long reads on a worker */
+	struct db *reader;           /* for long reads on a worker */
 	pthread_mutex_t reader_lock; /* held by the worker that uses it */
 
 	const struct bound *const *bounds;
@@ -62,7 +62,7 @@ struct engine_config {
 	const struct settings *settings;
 	const struct clock *clock;
 	const struct log *log;
-	const struct bound *const *bounds; /* ends with NULL */
+	const struct bound *const *bounds;      /* ends with NULL */
 	const struct scheduler_def *schedulers; /* ends with a row without a name */
 };
 

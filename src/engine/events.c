@@ -7,10 +7,9 @@
 #include "engine/engine.h"
 #include "engine/tx.h"
 
-static const char *const NAMES[] = {
-	[EVENT_NONE] = "",
+static const char *const NAMES[] = { [EVENT_NONE] = "",
 #define X(name, text) [EVENT_##name] = text,
-	EVENTS(X)
+				     EVENTS(X)
 #undef X
 };
 

@@ -20,10 +20,9 @@ static const struct db_stmt RELEASE = {
 static const struct db_stmt GET = {
 	"SELECT " COLUMNS " FROM holds WHERE owner = $1 AND tbl = $2 AND key = $3 AND until > $4"
 };
-static const struct db_stmt LIST = {
-	"SELECT " COLUMNS " FROM holds WHERE owner = $1 AND id < $2 AND until > $3 "
-	"ORDER BY id DESC LIMIT $4"
-};
+static const struct db_stmt LIST = { "SELECT " COLUMNS
+				     " FROM holds WHERE owner = $1 AND id < $2 AND until > $3 "
+				     "ORDER BY id DESC LIMIT $4" };
 
 static int announce(struct tx *tx, enum event_kind kind, const char *owner, const char *table,
 		    const char *key, const char *reason)
@@ -44,8 +43,8 @@ static int find_row(struct tx *tx, const struct hold *h, int64_t *ret_ref, struc
 	int i = matrix_find(tx->engine, h->table);
 
 	if (i < 0)
-		return problem_set(p, LAPSE_ENOTFOUND, "table", "there is no table '%.60s' (see /v1/matrix)",
-				   h->table);
+		return problem_set(p, LAPSE_ENOTFOUND, "table",
+				   "there is no table '%.60s' (see /v1/matrix)", h->table);
 	const struct bound *b = tx->engine->bounds[i];
 	if (!b->holdable)
 		return problem_set(p, LAPSE_EINVAL, "table", "rows of %s cannot be held", b->table);
@@ -121,9 +120,13 @@ int hold_release(struct tx *tx, const char *owner, const char *table, const char
 
 static struct hold read_row(const struct db_query *q)
 {
-	return (struct hold){ .id = db_int(q, 0), .owner = db_text(q, 1), .table = db_text(q, 2),
-			      .key = db_text(q, 3), .reason = db_text(q, 4),
-			      .until = db_int(q, 5), .placed_at = db_int(q, 6) };
+	return (struct hold){ .id = db_int(q, 0),
+			      .owner = db_text(q, 1),
+			      .table = db_text(q, 2),
+			      .key = db_text(q, 3),
+			      .reason = db_text(q, 4),
+			      .until = db_int(q, 5),
+			      .placed_at = db_int(q, 6) };
 }
 
 int hold_get(struct tx *tx, struct arena *arena, const char *owner, const char *table,

@@ -16,7 +16,8 @@ const struct bound EVENT_BOUND = {
 	.event = EVENT_NONE, /* an event about removed events would feed itself */
 	.newest = { "SELECT coalesce(max(seq), 0) FROM events" },
 	.due = { "SELECT count(*), min(at) FROM "
-		 "(SELECT at FROM events WHERE at < $1 AND seq < $1 * 2097152 ORDER BY seq LIMIT $2)" },
+		 "(SELECT at FROM events WHERE at < $1 AND seq < $1 * 2097152 ORDER BY seq LIMIT "
+		 "$2)" },
 	.prune = { "DELETE FROM events WHERE seq IN (SELECT seq FROM events "
 		   "WHERE at < $1 AND seq < $1 * 2097152 AND seq > $3 AND $2 <= at "
 		   "ORDER BY seq LIMIT $4) RETURNING at, seq, owner, '', 0" },

@@ -25,9 +25,8 @@ void idempotency_hash(struct idempotency *i, const char *method, const char *pat
 	hex_encode(digest, n, i->request);
 }
 
-static const struct db_stmt EXPIRE = {
-	"DELETE FROM idempotency_keys WHERE owner = $1 AND key = $2 AND created_at < $3 RETURNING id"
-};
+static const struct db_stmt EXPIRE = { "DELETE FROM idempotency_keys WHERE owner = $1 AND key = $2 "
+				       "AND created_at < $3 RETURNING id" };
 static const struct db_stmt START = {
 	"INSERT INTO idempotency_keys (id, owner, key, request, status, answer, created_at) "
 	"VALUES ($1, $2, $3, $4, 0, '', $5) ON CONFLICT (owner, key) DO NOTHING RETURNING id"

@@ -131,7 +131,7 @@ static void write_family(const struct engine *engine, const struct due_count *du
 		else if (family == METRIC_OLDEST_DUE)
 			metrics_sample_real(out, family, labels,
 					    due[i].rows ? (double)overdue(engine, b, &due[i], now) /
-								    1000.0
+								  1000.0
 							: 0.0);
 		else {
 			snprintf(labels, sizeof(labels), "scheduler=\"%s\",table=\"%s\"",

@@ -48,8 +48,8 @@ struct bound {
 	const char *bounded_by, *due_when, *safety_rule, *action;
 	unsigned paths;
 
-	/* Offset of the window in struct settings; WINDOW_NONE where the row holds its own deadline.
-	 * A row is due when `at` < now − window. */
+	/* Offset of the window in struct settings; WINDOW_NONE where the row holds its own
+	 * deadline. A row is due when `at` < now − window. */
 	size_t window;
 
 	/* The event of a batch; EVENT_NONE for a table whose removal is only counted. */
@@ -60,7 +60,8 @@ struct bound {
 	/* The largest id in the table. */
 	struct db_stmt newest;
 
-	/* $1 = cutoff, $2 = a cap → number of due rows (at most the cap), smallest `at` among them */
+	/* $1 = cutoff, $2 = a cap → number of due rows (at most the cap), smallest `at` among them
+	 */
 	struct db_stmt due;
 
 	/* $1 = cutoff, $2 $3 = the (at, id) to go on after, $4 = how many, $5 = now (holdable ones
@@ -71,7 +72,8 @@ struct bound {
 	/* Holdable ones: $1 = owner, $2 = id → a row when it exists. */
 	struct db_stmt find;
 
-	/* Keeps the room's own counters in step; rows are sorted by owner and group. May be NULL. */
+	/* Keeps the room's own counters in step; rows are sorted by owner and group. May be NULL.
+	 */
 	int (*settle)(struct tx *tx, const struct pruned *rows, size_t n);
 };
 

@@ -15,9 +15,12 @@
 
 void sweep_init(struct sweep *w, struct engine *engine, const char *scheduler, bool dry_run)
 {
-	*w = (struct sweep){ .engine = engine, .scheduler = scheduler, .dry_run = dry_run,
+	*w = (struct sweep){ .engine = engine,
+			     .scheduler = scheduler,
+			     .dry_run = dry_run,
 			     .started_at = clock_wall(engine->clock),
-			     .started = clock_mono(engine->clock), .after_at = INT64_MIN };
+			     .started = clock_mono(engine->clock),
+			     .after_at = INT64_MIN };
 }
 
 static int by_owner_and_group(const void *x, const void *y)

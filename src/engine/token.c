@@ -107,15 +107,17 @@ static const struct db_stmt ALL = { "SELECT " COLUMNS ", hash FROM tokens" };
 static const struct db_stmt LIST = {
 	"SELECT " COLUMNS " FROM tokens WHERE id < $1 AND expires_at > $2 ORDER BY id DESC LIMIT $3"
 };
-static const struct db_stmt INSERT = {
-	"INSERT INTO tokens (" COLUMNS ", hash) VALUES ($1, $2, $3, $4, $5, $6, $7)"
-};
+static const struct db_stmt INSERT = { "INSERT INTO tokens (" COLUMNS
+				       ", hash) VALUES ($1, $2, $3, $4, $5, $6, $7)" };
 static const struct db_stmt REVOKE = { "DELETE FROM tokens WHERE prefix = $1 RETURNING id" };
 
 static struct token read_row(const struct db_query *q)
 {
-	return (struct token){ .id = db_int(q, 0), .prefix = db_text(q, 1), .owner = db_text(q, 2),
-			       .admin = db_int(q, 3) != 0, .created_at = db_int(q, 4),
+	return (struct token){ .id = db_int(q, 0),
+			       .prefix = db_text(q, 1),
+			       .owner = db_text(q, 2),
+			       .admin = db_int(q, 3) != 0,
+			       .created_at = db_int(q, 4),
 			       .expires_at = db_int(q, 5) };
 }
 
@@ -237,7 +239,8 @@ const struct bound TOKEN_BOUND = {
 	.reason = "the token has expired",
 	.newest = { "SELECT coalesce(max(id), 0) FROM tokens" },
 	.due = { "SELECT count(*), min(at) FROM "
-		 "(SELECT expires_at AS at FROM tokens WHERE expires_at < $1 ORDER BY 1 LIMIT $2)" },
+		 "(SELECT expires_at AS at FROM tokens WHERE expires_at < $1 ORDER BY 1 LIMIT "
+		 "$2)" },
 	.prune = { "DELETE FROM tokens WHERE expires_at < $1 AND id IN (SELECT id FROM tokens "
 		   "WHERE expires_at < $1 AND (expires_at, id) > ($2, $3) "
 		   "ORDER BY expires_at, id LIMIT $4) RETURNING expires_at, id, owner, prefix, 0" },

@@ -41,8 +41,9 @@ static bool origin_is_ours(const char *origin, const char *host)
 static int refuse_browsers(const struct auth_request *r, struct problem *p)
 {
 	if (r->forwarded)
-		return problem_set(p, LAPSE_EFORBIDDEN, NULL,
-				   "forwarded requests need a token: make one with 'lapse token create'");
+		return problem_set(
+			p, LAPSE_EFORBIDDEN, NULL,
+			"forwarded requests need a token: make one with 'lapse token create'");
 	if (r->host && !auth_host_is_local(r->host))
 		return problem_set(p, LAPSE_EFORBIDDEN, "Host",
 				   "without a token the Host must be a loopback name");
@@ -64,8 +65,8 @@ static int check_token(const struct engine *e, const struct auth_request *r, str
 	if (strncasecmp(text, "Bearer ", 7) != 0)
 		return problem_set(p, LAPSE_EUNAUTHORIZED, "Authorization",
 				   "Authorization must be 'Bearer TOKEN'");
-	const struct token *t = token_check(&e->tokens, text + 7 + strspn(text + 7, " "),
-					    clock_wall(e->clock));
+	const struct token *t =
+		token_check(&e->tokens, text + 7 + strspn(text + 7, " "), clock_wall(e->clock));
 	if (!t)
 		return problem_set(p, LAPSE_EUNAUTHORIZED, "Authorization",
 				   "the token is unknown, revoked or expired");

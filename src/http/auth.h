@@ -23,8 +23,8 @@ struct caller {
 	bool admin;
 };
 
-/* Whether the caller may use the route. On success *ret is who it is; a public route's caller may be
- * nobody (owner ""). */
+/* Whether the caller may use the route. On success *ret is who it is; a public route's caller may
+ * be nobody (owner ""). */
 int auth_check(const struct engine *e, enum route_caller who, const struct auth_request *r,
 	       struct caller *ret, struct problem *p);
 

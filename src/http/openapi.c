@@ -77,7 +77,12 @@ static void write_parameters(struct buf *out, const struct route *r)
 		write_parameter(out, f->name, strlen(f->name), "query", f);
 	if (r->flags & ROUTE_CREATES) {
 		static const struct json_field key = {
-			"Idempotency-Key", FIELD_ID, false, 0, 1, ID_MAX_BYTES,
+			"Idempotency-Key",
+			FIELD_ID,
+			false,
+			0,
+			1,
+			ID_MAX_BYTES,
 			"the same key and body give the first answer again"
 		};
 		write_parameter(out, key.name, strlen(key.name), "header", &key);
@@ -215,7 +220,8 @@ void openapi_write(struct buf *out)
 	write_paths(out);
 	json_key(out, "components");
 	json_begin(out, '{');
-	json_put_raw(out, "securitySchemes", "{\"token\":{\"type\":\"http\",\"scheme\":\"bearer\"}}");
+	json_put_raw(out, "securitySchemes",
+		     "{\"token\":{\"type\":\"http\",\"scheme\":\"bearer\"}}");
 	json_key(out, "schemas");
 	json_begin(out, '{');
 	write_error_schema(out);

@@ -34,7 +34,8 @@ static bool peer_is_loopback(struct MHD_Connection *mhd)
 	if (a->sa_family == AF_UNIX)
 		return true;
 	if (a->sa_family == AF_INET)
-		return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 ==
+		return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >>
+			       24 ==
 		       127;
 	if (a->sa_family != AF_INET6)
 		return false;
@@ -64,7 +65,8 @@ static int authenticate(struct request *r)
 	struct caller caller;
 
 	if (!a.authorization)
-		MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, look_for_forwarded, &a.forwarded);
+		MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, look_for_forwarded,
+					  &a.forwarded);
 	int err = auth_check(r->server->engine, r->route->caller, &a, &caller, &r->call.problem);
 	if (err < 0)
 		return err;
@@ -155,8 +157,8 @@ static int read_head(struct request *r, const char *method)
 	err = route_find(method, r->path, &r->call.arena, &r->route, r->call.params, r->allow,
 			 sizeof(r->allow));
 	if (err == LAPSE_ENOTFOUND)
-		return problem_set(&r->call.problem, err, NULL, "there is no route %.8s %.160s", method,
-				   r->path);
+		return problem_set(&r->call.problem, err, NULL, "there is no route %.8s %.160s",
+				   method, r->path);
 	if (err == LAPSE_EINVAL)
 		return problem_set(&r->call.problem, err, NULL,
 				   "the path is not properly percent-encoded");
@@ -277,8 +279,7 @@ static void add_etag(struct MHD_Response *m, const char *body, size_t n)
 {
 	char etag[24];
 
-	snprintf(etag, sizeof(etag), "\"%016llx\"",
-		 (unsigned long long)XXH3_64bits(body, n));
+	snprintf(etag, sizeof(etag), "\"%016llx\"", (unsigned long long)XXH3_64bits(body, n));
 	MHD_add_response_header(m, "ETag", etag);
 }
 

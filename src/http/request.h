@@ -43,12 +43,12 @@ struct request {
 	bool close_after; /* do not keep the connection alive */
 
 	struct buf body;
-	int64_t dropped;       /* bytes beyond the limit that were read and forgotten */
-	int err;               /* what the reply is about; LAPSE_OK = the handler's own */
-	int result;            /* of the last run of the handler */
-	lapse_us complete;     /* monotonic: when the request was whole */
-	struct list link;      /* in the server's queue, or among those that wait */
-	struct waiter waiter;  /* while parked */
+	int64_t dropped;      /* bytes beyond the limit that were read and forgotten */
+	int err;              /* what the reply is about; LAPSE_OK = the handler's own */
+	int result;           /* of the last run of the handler */
+	lapse_us complete;    /* monotonic: when the request was whole */
+	struct list link;     /* in the server's queue, or among those that wait */
+	struct waiter waiter; /* while parked */
 	struct park_timer *timer;
 	uv_work_t work;
 

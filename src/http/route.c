@@ -12,17 +12,17 @@
 /* clang-format off */
 const struct route ROUTES[] = {
 	/* method, path, who, body, transaction, flags, handler, query, body fields, summary */
-	{ "POST", "/v1/agents/{agent}/messages", CALLER_ANY, BODY_JSON, TX_WRITE, ROUTE_CREATES,
+	{ "POST", "/v1/agents/{agent}/messages", CALLER_ANY, BODY_JSON, TX_WRITE, ROUTE_CREATES | ROUTE_CLEAN,
 	  message_api_send, NULL, MESSAGE_SEND_BODY, "Send a message to an agent" },
 	{ "GET", "/v1/agents/{agent}/messages", CALLER_ANY, BODY_NONE, TX_READ, 0,
 	  message_api_list, MESSAGE_LIST_QUERY, NULL, "List an agent's messages, newest first" },
-	{ "POST", "/v1/agents/{agent}/messages/read", CALLER_ANY, BODY_JSON, TX_WRITE, 0,
+	{ "POST", "/v1/agents/{agent}/messages/read", CALLER_ANY, BODY_JSON, TX_WRITE, ROUTE_CLEAN,
 	  message_api_read_many, NULL, MESSAGE_READ_MANY_BODY, "Mark messages as read" },
-	{ "POST", "/v1/agents/{agent}/messages/claim", CALLER_ANY, BODY_OPTIONAL, TX_WRITE, 0,
+	{ "POST", "/v1/agents/{agent}/messages/claim", CALLER_ANY, BODY_OPTIONAL, TX_WRITE, ROUTE_CLEAN,
 	  message_api_claim, NULL, MESSAGE_CLAIM_BODY, "Lease unread messages, oldest first" },
 	{ "GET", "/v1/agents/{agent}/messages/{id}", CALLER_ANY, BODY_NONE, TX_READ, ROUTE_ETAG,
 	  message_api_get, NULL, NULL, "Get a message" },
-	{ "POST", "/v1/agents/{agent}/messages/{id}/read", CALLER_ANY, BODY_OPTIONAL, TX_WRITE, ROUTE_ETAG,
+	{ "POST", "/v1/agents/{agent}/messages/{id}/read", CALLER_ANY, BODY_OPTIONAL, TX_WRITE, ROUTE_ETAG | ROUTE_CLEAN,
 	  message_api_read, NULL, MESSAGE_READ_BODY, "Mark a message as read" },
 	{ "POST", "/v1/messages", CALLER_ANY, BODY_JSON, TX_WRITE, ROUTE_CREATES,
 	  message_api_broadcast, NULL, MESSAGE_BROADCAST_BODY, "Send a message to many agents, all or none" },
@@ -145,8 +145,8 @@ static void add_allowed(char *allow, size_t size, const char *method)
 }
 
 int route_find(const char *method, const char *path, struct arena *arena,
-	       const struct route **ret_route, const char *ret_params[CALL_PARAMS_MAX],
-	       char *allow, size_t allow_size)
+	       const struct route **ret_route, const char *ret_params[CALL_PARAMS_MAX], char *allow,
+	       size_t allow_size)
 {
 	const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
 	struct slot slots[CALL_PARAMS_MAX] = { 0 };

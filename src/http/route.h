@@ -28,6 +28,7 @@ enum route_tx { TX_NONE, TX_READ, TX_WRITE };
 enum {
 	ROUTE_CREATES = 1, /* honours Idempotency-Key */
 	ROUTE_ETAG = 2,    /* answers one mutable resource */
+	ROUTE_CLEAN = 4,   /* fails only before its first write: needs no savepoint */
 };
 
 struct route {
@@ -50,8 +51,8 @@ extern const size_t ROUTES_COUNT;
  * parameters into the arena. LAPSE_ENOTFOUND; LAPSE_EMETHOD with the methods that exist in `allow`;
  * LAPSE_EINVAL for a parameter that is not properly encoded. */
 int route_find(const char *method, const char *path, struct arena *arena,
-	       const struct route **ret_route, const char *ret_params[CALL_PARAMS_MAX],
-	       char *allow, size_t allow_size);
+	       const struct route **ret_route, const char *ret_params[CALL_PARAMS_MAX], char *allow,
+	       size_t allow_size);
 
 /* Decodes %XX in place of `n` bytes; NULL when a sequence is broken or stands for NUL. */
 char *percent_decode(struct arena *arena, const char *text, size_t n);

@@ -12,8 +12,10 @@
 
 #define SPARE_CONNECTIONS 64 /* beyond ours, so that a client too many gets 503 and not silence */
 #define PUMPS_MAX 8          /* turns before timers and signals get a look in */
-#define HEADER_ROOM 16384    /* memory of a connection beside the request's headers */
-#define LATE_CHECK_MS 100    /* how exactly late connections are noticed */
+/* Memory of a connection beside the request's headers. libmicrohttpd clears all of it for every
+ * request, so it is as small as the answer's own headers and a piece of body allow. */
+#define HEADER_ROOM 4096
+#define LATE_CHECK_MS 100 /* how exactly late connections are noticed */
 
 struct connection {
 	struct list link; /* in server.connections while no request is complete */
@@ -69,10 +71,10 @@ static struct connection *connection_of(struct MHD_Connection *mhd)
 
 static void say_timeout(const struct connection *c, int fd)
 {
-	static const char text[] =
-		"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
-		"Content-Type: application/json\r\nContent-Length: 79\r\n\r\n"
-		"{\"error\":{\"code\":\"timeout\",\"message\":\"the request was not complete in time\"}}\n\n";
+	static const char text[] = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
+				   "Content-Type: application/json\r\nContent-Length: 79\r\n\r\n"
+				   "{\"error\":{\"code\":\"timeout\",\"message\":\"the request was "
+				   "not complete in time\"}}\n\n";
 
 	/* Nothing has been sent on this connection for the request, so this is the whole answer.
 	 * An idle one gets it too and drops it with the connection. */
@@ -85,15 +87,15 @@ static void end_late(struct server *s)
 	lapse_us limit = now_us(s) - s->engine->settings->request_timeout_ms * 1000;
 
 	while (!list_empty(&s->connections)) {
-		struct connection *c =
-			CONTAINER_OF(s->connections.next, struct connection, link);
+		struct connection *c = CONTAINER_OF(s->connections.next, struct connection, link);
 		if (c->since > limit)
 			break;
 		list_remove(&c->link);
 		const union MHD_ConnectionInfo *info =
 			MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
 		say_timeout(c, info->connect_fd);
-		shutdown(info->connect_fd, SHUT_RDWR); /* libmicrohttpd sees the end and cleans up */
+		shutdown(info->connect_fd,
+			 SHUT_RDWR); /* libmicrohttpd sees the end and cleans up */
 	}
 }
 
@@ -137,7 +139,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
 	if (!r) {
 		*context = r = request_new(s, mhd, url, method);
 		begin_request(s, r);
-		/* Answered at once; everything else waits for its body, so that the connection lives. */
+		/* Answered at once; everything else waits for its body, so that the connection
+		 * lives. */
 		return r->err == LAPSE_ETOOLARGE || r->err == LAPSE_EHEADERS
 			       ? complete_request(s, r)
 			       : MHD_YES;
@@ -261,8 +264,8 @@ static struct MHD_Daemon *start_mhd(struct server *s, const struct server_config
 		flags |= MHD_USE_TLS;
 	return MHD_start_daemon(
 		flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, s,
-		MHD_OPTION_LISTEN_SOCKET, config->fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
-		MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_UNESCAPE_CALLBACK,
+		MHD_OPTION_LISTEN_SOCKET, config->fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+		s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_UNESCAPE_CALLBACK,
 		keep_escapes, s, MHD_OPTION_CONNECTION_LIMIT,
 		(unsigned)(set->connections_max + SPARE_CONNECTIONS),
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(set->headers_max_bytes + HEADER_ROOM),
@@ -271,7 +274,8 @@ static struct MHD_Daemon *start_mhd(struct server *s, const struct server_config
 
 int server_start(struct server *s, const struct server_config *config, struct problem *p)
 {
-	*s = (struct server){ .engine = config->engine, .loop = config->loop,
+	*s = (struct server){ .engine = config->engine,
+			      .loop = config->loop,
 			      .tls = config->tls_cert != NULL };
 	list_init(&s->queue);
 	list_init(&s->waiting);
@@ -279,7 +283,8 @@ int server_start(struct server *s, const struct server_config *config, struct pr
 	s->mhd = start_mhd(s, config);
 	if (!s->mhd)
 		return problem_set(p, LAPSE_EINTERNAL, NULL, "cannot start the HTTP server%s",
-				   s->tls ? ": are tls_cert and tls_key a matching pair in PEM?" : "");
+				   s->tls ? ": are tls_cert and tls_key a matching pair in PEM?"
+					  : "");
 	const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
 	uv_timer_init(s->loop, &s->timer);
 	uv_poll_init(s->loop, &s->poll, info->epoll_fd);

@@ -47,7 +47,7 @@ struct server {
 	struct list waiting;     /* requests that wait */
 	struct list connections; /* those without a complete request, longest first */
 	int64_t connections_count;
-	int64_t busy; /* requests complete and not answered to the end */
+	int64_t busy;       /* requests complete and not answered to the end */
 	bool store_failing; /* the last write turn could not commit */
 
 	struct histogram commit_batch;
@@ -57,7 +57,7 @@ struct server {
 struct server_config {
 	struct engine *engine;
 	uv_loop_t *loop;
-	int fd; /* listening; taken */
+	int fd;                         /* listening; taken */
 	const char *tls_cert, *tls_key; /* PEM texts; NULL = no TLS */
 };
 

@@ -33,6 +33,16 @@ static void write_row(void *out, const struct message *m)
 	write_message(out, m);
 }
 
+/* The answer that is one message. A read one says when it will go. */
+static void answer_message(void *arg, const struct message *m)
+{
+	struct call *c = arg;
+
+	write_message(&c->reply, m);
+	if (m->read)
+		c->sunset = time_add(m->timestamp, c->engine->settings->message_ttl_ms);
+}
+
 /* The {agent} and {id} of the path. Something that is no id of ours cannot exist. */
 static int message_param(struct call *c, const char **ret_agent, int64_t *ret_id)
 {
@@ -54,13 +64,20 @@ struct send_body {
 };
 
 #define SEND_FIELDS                                                                                \
-	{ "from", FIELD_ID, true, offsetof(struct send_body, from), 0, 0, "who sends it" },         \
-	{ "content", FIELD_TEXT, true, offsetof(struct send_body, content), 0, CONTENT_MAX,         \
-	  "the text" },                                                                            \
-	{ "type", FIELD_LABEL, false, offsetof(struct send_body, type), 1, TYPE_MAX,                \
-	  "what kind of message it is (default text)" },                                           \
-	{ "metadata", FIELD_OBJECT, false, offsetof(struct send_body, metadata), 0, 0,              \
-	  "anything else, as an object" }
+	{ "from", FIELD_ID, true, offsetof(struct send_body, from), 0, 0, "who sends it" },        \
+		{ "content", FIELD_TEXT,  true,      offsetof(struct send_body, content),          \
+		  0,         CONTENT_MAX, "the text" },                                            \
+		{ "type",                                                                          \
+		  FIELD_LABEL,                                                                     \
+		  false,                                                                           \
+		  offsetof(struct send_body, type),                                                \
+		  1,                                                                               \
+		  TYPE_MAX,                                                                        \
+		  "what kind of message it is (default text)" },                                   \
+	{                                                                                          \
+		"metadata", FIELD_OBJECT, false, offsetof(struct send_body, metadata), 0, 0,       \
+			"anything else, as an object"                                              \
+	}
 
 const struct json_field MESSAGE_SEND_BODY[] = { SEND_FIELDS, { 0 } };
 
@@ -73,8 +90,10 @@ const struct json_field MESSAGE_BROADCAST_BODY[] = {
 
 static struct message draft(struct call *c, const struct send_body *b)
 {
-	struct message m = { .from = b->from, .content = b->content,
-			     .type = b->type ? b->type : "text", .metadata = "{}" };
+	struct message m = { .from = b->from,
+			     .content = b->content,
+			     .type = b->type ? b->type : "text",
+			     .metadata = "{}" };
 
 	if (b->metadata && json_object_size(b->metadata) > 0) {
 		char *text = json_dumps(b->metadata, JSON_COMPACT);
@@ -216,7 +235,7 @@ int message_api_get(struct call *c)
 	int r = message_param(c, &agent, &id);
 
 	if (r == LAPSE_OK)
-		r = message_get(c->tx, c->owner, agent, id, write_row, &c->reply);
+		r = message_get(c->tx, c->owner, agent, id, answer_message, c);
 	return explain(c, r);
 }
 
@@ -244,7 +263,7 @@ int message_api_read(struct call *c)
 	if (body.claim_id && !id_parse(body.claim_id, &claim))
 		return problem_set(&c->problem, LAPSE_EINVAL, "claim_id",
 				   "claim_id must be 16 hex digits");
-	r = message_mark_read(c->tx, c->owner, agent, id, claim, write_row, &c->reply);
+	r = message_mark_read(c->tx, c->owner, agent, id, claim, answer_message, c);
 	return explain(c, r);
 }
 

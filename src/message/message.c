@@ -8,8 +8,7 @@
 #include "engine/engine.h"
 #include "message/rules.h"
 
-#define COLUMNS                                                                                    \
-	"id, agent, sender, content, type, metadata, timestamp, read, read_at, claim_id"
+#define COLUMNS "id, agent, sender, content, type, metadata, timestamp, read, read_at, claim_id"
 
 static struct message read_row(const struct db_query *q)
 {
@@ -40,7 +39,7 @@ static void wake_inbox(struct engine *e, void *key)
 static const struct db_stmt COUNT_IN = {
 	"INSERT INTO inboxes (owner, agent, total, unread) VALUES ($1, $2, 1, 1) "
 	"ON CONFLICT (owner, agent) DO UPDATE SET total = inboxes.total + 1, "
-	"unread = inboxes.unread + 1 WHERE inboxes.unread < $3 RETURNING unread"
+	"unread = inboxes.unread + 1 WHERE inboxes.unread < $3"
 };
 static const struct db_stmt INSERT = {
 	"INSERT INTO messages (id, owner, agent, sender, content, type, metadata, timestamp, read) "
@@ -56,13 +55,14 @@ static int count_in(struct tx *tx, const char *owner, const char *agent, struct 
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, agent);
 	db_bind_int(&q, 3, max);
-	int r = db_step(&q);
-	if (r == 0)
-		return problem_set(p, LAPSE_ELIMIT, "to",
-				   "%.128s has %" PRId64
-				   " unread messages (unread_max_per_agent): it must read some first",
-				   agent, max);
-	return r < 0 ? r : LAPSE_OK;
+	int r = db_run(&q);
+	if (r == LAPSE_OK && db_changed(&q) == 0)
+		return problem_set(
+			p, LAPSE_ELIMIT, "to",
+			"%.128s has %" PRId64
+			" unread messages (unread_max_per_agent): it must read some first",
+			agent, max);
+	return r;
 }
 
 int message_send(struct tx *tx, const char *owner, struct message *m, struct problem *p)
@@ -111,9 +111,8 @@ int message_announce(struct tx *tx, const char *owner, const struct message *mes
 
 /* Reading */
 
-static const struct db_stmt GET = {
-	"SELECT " COLUMNS " FROM messages WHERE id = $1 AND owner = $2 AND agent = $3"
-};
+static const struct db_stmt GET = { "SELECT " COLUMNS
+				    " FROM messages WHERE id = $1 AND owner = $2 AND agent = $3" };
 
 static struct db_query get_query(struct tx *tx, const char *owner, const char *agent, int64_t id)
 {
@@ -142,7 +141,7 @@ int message_get(struct tx *tx, const char *owner, const char *agent, int64_t id,
 }
 
 #define UNREAD_NEWEST                                                                              \
-	"SELECT " COLUMNS " FROM messages WHERE owner = $1 AND agent = $2 AND read = 0 "            \
+	"SELECT " COLUMNS " FROM messages WHERE owner = $1 AND agent = $2 AND read = 0 "           \
 	"AND id < $3 ORDER BY id DESC LIMIT $4"
 static const struct db_stmt LIST_UNREAD = { UNREAD_NEWEST };
 
@@ -180,17 +179,15 @@ int message_list(struct tx *tx, const char *owner, const char *agent, bool unrea
 
 /* Marking as read */
 
-static const struct db_stmt MARK = {
-	"UPDATE messages SET read = 1, read_at = $4 "
-	"WHERE id = $1 AND owner = $2 AND agent = $3 AND read = 0 RETURNING id"
-};
+static const struct db_stmt MARK = { "UPDATE messages SET read = 1, read_at = $4 "
+				     "WHERE id = $1 AND owner = $2 AND agent = $3 AND read = 0" };
 static const struct db_stmt COUNT_READ = {
 	"UPDATE inboxes SET unread = unread - $3 WHERE owner = $1 AND agent = $2"
 };
 static const struct db_stmt MARK_BEFORE = {
 	"UPDATE messages SET read = 1, read_at = $4 WHERE read = 0 AND id IN ("
 	"SELECT id FROM messages WHERE owner = $1 AND agent = $2 AND read = 0 "
-	"AND timestamp < $3 ORDER BY id LIMIT $5) RETURNING id"
+	"AND timestamp < $3 ORDER BY id LIMIT $5)"
 };
 
 /* 1 = it was unread, 0 = it is not there or read already. */
@@ -202,7 +199,8 @@ static int mark(struct tx *tx, const char *owner, const char *agent, int64_t id)
 	db_bind_text(&q, 2, owner);
 	db_bind_text(&q, 3, agent);
 	db_bind_int(&q, 4, tx->now);
-	return db_step(&q);
+	int r = db_run(&q);
+	return r < 0 ? r : (int)db_changed(&q);
 }
 
 /* Takes `n` off the inbox's unread counter and writes the event. */
@@ -271,17 +269,14 @@ static int mark_before(struct tx *tx, const char *owner, const char *agent, laps
 		       int64_t limit, int64_t *ret_count)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &MARK_BEFORE);
-	int64_t count = 0;
-	int r;
 
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, agent);
 	db_bind_int(&q, 3, before);
 	db_bind_int(&q, 4, tx->now);
 	db_bind_int(&q, 5, limit);
-	while ((r = db_step(&q)) > 0)
-		count++;
-	*ret_count = count;
+	int r = db_run(&q);
+	*ret_count = r < 0 ? 0 : db_changed(&q);
 	return r;
 }
 
@@ -372,8 +367,10 @@ int message_stats(struct tx *tx, const char *owner, const char *after, int64_t l
 	db_bind_text(&q, 2, after);
 	db_bind_int(&q, 3, limit);
 	while ((r = db_step(&q)) > 0) {
-		struct inbox i = { .agent = db_text(&q, 0), .total = db_int(&q, 1),
-				   .unread = db_int(&q, 2), .oldest_unread = db_int(&q, 3) };
+		struct inbox i = { .agent = db_text(&q, 0),
+				   .total = db_int(&q, 1),
+				   .unread = db_int(&q, 2),
+				   .oldest_unread = db_int(&q, 3) };
 		fn(arg, &i);
 	}
 	return r;
@@ -382,13 +379,12 @@ int message_stats(struct tx *tx, const char *owner, const char *after, int64_t l
 /* The bound */
 
 static const struct db_stmt COUNT_OUT = {
-	"UPDATE inboxes SET total = total - $3 WHERE owner = $1 AND agent = $2 RETURNING total"
+	"UPDATE inboxes SET total = total - $3 WHERE owner = $1 AND agent = $2"
 };
 static const struct db_stmt DROP_EMPTY = {
 	"DELETE FROM inboxes WHERE owner = $1 AND agent = $2 AND total = 0"
 };
 
-/* Returns 1 when the inbox is empty now. */
 static int count_out(struct tx *tx, const struct pruned *first, int64_t n)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT_OUT);
@@ -396,8 +392,7 @@ static int count_out(struct tx *tx, const struct pruned *first, int64_t n)
 	db_bind_text(&q, 1, first->owner);
 	db_bind_text(&q, 2, first->group);
 	db_bind_int(&q, 3, n);
-	int r = db_step(&q);
-	return r > 0 ? db_int(&q, 0) == 0 : r;
+	return db_run(&q);
 }
 
 static int drop_empty(struct tx *tx, const struct pruned *first)
@@ -416,7 +411,7 @@ static int settle(struct tx *tx, const struct pruned *rows, size_t n)
 		       strcmp(rows[i].owner, rows[start].owner) == 0)
 			i++;
 		int r = count_out(tx, &rows[start], (int64_t)(i - start));
-		if (r > 0)
+		if (r == LAPSE_OK)
 			r = drop_empty(tx, &rows[start]);
 		if (r < 0)
 			return r;

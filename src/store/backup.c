@@ -24,8 +24,11 @@ static int copy(const char *data_dir, const struct clock *clock, const char *to,
 
 	if (r < 0)
 		return r;
-	struct db_config config = { .path = database, .clock = clock, .read_only = true,
-				    .durable = true, .busy_timeout_ms = 5000 };
+	struct db_config config = { .path = database,
+				    .clock = clock,
+				    .read_only = true,
+				    .durable = true,
+				    .busy_timeout_ms = 5000 };
 	r = db_open(&config, &db, p);
 	if (r < 0)
 		return r;

@@ -36,6 +36,10 @@ struct db_config {
 	int busy_timeout_ms; /* how long another connection's lock is waited for */
 };
 
+/* Once a process, before the first db_open(): turns off statistics that cost a lock an allocation.
+ */
+void db_process_init(void);
+
 /* On failure `p` says why and *ret is untouched. */
 int db_open(const struct db_config *config, struct db **ret, struct problem *p);
 void db_close(struct db *db);
@@ -53,6 +57,9 @@ void db_rollback(struct db *db);
 /* Whether a transaction is open. Some errors (a full disk for one) end it behind our back: after
  * any error, ask. */
 bool db_in_transaction(const struct db *db);
+
+/* A number that grows with every row the connection changes. */
+int64_t db_changes_total(const struct db *db);
 
 /* One step inside a transaction that can be undone alone. They do not nest. */
 int db_savepoint(struct db *db);
@@ -87,6 +94,10 @@ int db_step(struct db_query *q);
 
 /* Steps to the end and drops what comes. */
 int db_run(struct db_query *q);
+
+/* How many rows the finished INSERT, UPDATE or DELETE changed. Cheaper than RETURNING, which makes
+ * SQLite build a temporary table. */
+int64_t db_changed(const struct db_query *q);
 
 /* Columns of the current row; texts live until the next step. */
 int64_t db_int(const struct db_query *q, int column);

@@ -7,10 +7,8 @@
 #include "store/schema.h"
 
 static const struct db_stmt META_GET = { "SELECT value FROM meta WHERE key = $1" };
-static const struct db_stmt META_SET = {
-	"INSERT INTO meta (key, value) VALUES ($1, $2) "
-	"ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-};
+static const struct db_stmt META_SET = { "INSERT INTO meta (key, value) VALUES ($1, $2) "
+					 "ON CONFLICT (key) DO UPDATE SET value = excluded.value" };
 
 int meta_get(struct db *db, const char *key, int64_t fallback, int64_t *ret)
 {
@@ -75,17 +73,19 @@ int migrate(struct db *db, struct problem *p)
 		return problem_set(p, r, NULL, "cannot read the schema's version: %.160s",
 				   db_error(db));
 	if (current > migrate_newest())
-		return problem_set(p, LAPSE_EVERSION, NULL,
-				   "the database has schema version %" PRId64
-				   " and this program knows only %d: run a newer lapsed, or restore a "
-				   "backup made by this version",
-				   current, migrate_newest());
+		return problem_set(
+			p, LAPSE_EVERSION, NULL,
+			"the database has schema version %" PRId64
+			" and this program knows only %d: run a newer lapsed, or restore a "
+			"backup made by this version",
+			current, migrate_newest());
 	for (const struct schema_step *s = SCHEMA; s->version; s++) {
 		if (s->version <= current)
 			continue;
 		r = apply(db, s);
 		if (r < 0)
-			return problem_set(p, r, NULL, "cannot migrate to schema version %d: %.160s",
+			return problem_set(p, r, NULL,
+					   "cannot migrate to schema version %d: %.160s",
 					   s->version, db_error(db));
 	}
 	return LAPSE_OK;

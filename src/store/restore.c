@@ -22,7 +22,8 @@ static int check_version(struct db *db, const char *file, struct problem *p)
 	int64_t version = 0;
 
 	if (migrate_current(db, &version) < 0 || version == 0)
-		return problem_set(p, LAPSE_EINVAL, "file", "%.120s is not a database of lapse", file);
+		return problem_set(p, LAPSE_EINVAL, "file", "%.120s is not a database of lapse",
+				   file);
 	if (version > migrate_newest())
 		return problem_set(p, LAPSE_EVERSION, "file",
 				   "%.120s has schema version %" PRId64
@@ -34,8 +35,11 @@ static int check_version(struct db *db, const char *file, struct problem *p)
 /* Opens the backup read-only, checks it, and copies it to `to`. */
 static int copy_checked(const char *file, const char *to, struct problem *p)
 {
-	struct db_config config = { .path = file, .clock = &CLOCK_SYSTEM, .read_only = true,
-				    .durable = true, .busy_timeout_ms = 1000 };
+	struct db_config config = { .path = file,
+				    .clock = &CLOCK_SYSTEM,
+				    .read_only = true,
+				    .durable = true,
+				    .busy_timeout_ms = 1000 };
 	char fault[120] = "";
 	struct db *db = NULL;
 	int r = db_open(&config, &db, p);
@@ -59,8 +63,9 @@ static int copy_checked(const char *file, const char *to, struct problem *p)
 /* Notes the time of the restore in the copy and brings everything into its one file. */
 static int mark_restored(const char *path, struct problem *p)
 {
-	struct db_config config = { .path = path, .clock = &CLOCK_SYSTEM, .durable = true,
-				    .busy_timeout_ms = 1000 };
+	struct db_config config = {
+		.path = path, .clock = &CLOCK_SYSTEM, .durable = true, .busy_timeout_ms = 1000
+	};
 	struct db *db = NULL;
 	lapse_ms now;
 	int r = db_open(&config, &db, p);

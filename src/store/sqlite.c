@@ -14,8 +14,8 @@
 #include "store/db.h"
 
 #define PARAMS_MAX 16
-#define CACHE_KIB 65536        /* page cache of a writer: the hot part of a few million rows */
-#define STATEMENTS_MIN 128     /* slots of the statement table; it doubles */
+#define CACHE_KIB 65536    /* page cache of a writer: the hot part of a few million rows */
+#define STATEMENTS_MIN 128 /* slots of the statement table; it doubles */
 
 struct db_prepared {
 	const struct db_stmt *key; /* NULL = a free slot */
@@ -34,6 +34,11 @@ struct db {
 	void *wal_arg;
 	int64_t page_bytes;
 };
+
+void db_process_init(void)
+{
+	sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+}
 
 static int translate(int rc)
 {
@@ -80,11 +85,12 @@ static int configure(struct db *db, const struct db_config *config)
 {
 	char sql[512];
 
-	snprintf(sql, sizeof(sql),
-		 "PRAGMA temp_store=MEMORY; PRAGMA cache_size=-%d; PRAGMA wal_autocheckpoint=0;"
-		 "PRAGMA synchronous=%s; PRAGMA journal_size_limit=%d; PRAGMA trusted_schema=OFF;%s",
-		 config->read_only ? CACHE_KIB / 16 : CACHE_KIB, config->durable ? "FULL" : "OFF",
-		 16 << 20, config->read_only ? "" : "PRAGMA journal_mode=WAL;");
+	snprintf(
+		sql, sizeof(sql),
+		"PRAGMA temp_store=MEMORY; PRAGMA cache_size=-%d; PRAGMA wal_autocheckpoint=0;"
+		"PRAGMA synchronous=%s; PRAGMA journal_size_limit=%d; PRAGMA trusted_schema=OFF;%s",
+		config->read_only ? CACHE_KIB / 16 : CACHE_KIB, config->durable ? "FULL" : "OFF",
+		16 << 20, config->read_only ? "" : "PRAGMA journal_mode=WAL;");
 	return db_script(db, sql);
 }
 
@@ -263,6 +269,16 @@ int db_run(struct db_query *q)
 	while ((r = db_step(q)) > 0)
 		;
 	return r;
+}
+
+int64_t db_changed(const struct db_query *q)
+{
+	return sqlite3_changes64(q->db->handle);
+}
+
+int64_t db_changes_total(const struct db *db)
+{
+	return sqlite3_total_changes64(db->handle);
 }
 
 int64_t db_int(const struct db_query *q, int column)
