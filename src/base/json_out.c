@@ -9,9 +9,7 @@
 /* A value follows another value exactly when the last byte ended one. */
 static void separate(struct buf *b)
 {
-	char last = b->len ? b->data[b->len - 1] : '[';
-
-	if (last != '{' && last != '[' && last != ':')
+	if (b->len > 0 && !strchr("{[:", b->data[b->len - 1]))
 		buf_putc(b, ',');
 }
 

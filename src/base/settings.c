@@ -274,7 +274,7 @@ static int take_flag(int argc, char *const *argv, struct flag *ret, struct probl
 
 int settings_read_flags(struct settings *s, int argc, char *const *argv, struct problem *p)
 {
-	struct flag f;
+	struct flag f = { .value = "" };
 
 	for (int i = 0; i < argc; i += f.used) {
 		int r = take_flag(argc - i, argv + i, &f, p);
@@ -289,7 +289,7 @@ int settings_read_flags(struct settings *s, int argc, char *const *argv, struct 
 static int find_config(int argc, char *const *argv, char *const *env, const char **ret,
 		       struct problem *p)
 {
-	struct flag f;
+	struct flag f = { .value = "" };
 
 	for (; env && *env; env++)
 		if (strncmp(*env, "LAPSE_CONFIG=", 13) == 0)

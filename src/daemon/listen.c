@@ -43,7 +43,7 @@ static int split(const char *address, char host[256], char port[16], struct prob
 
 static void describe(struct listener *l, bool tls)
 {
-	struct sockaddr_storage a;
+	struct sockaddr_storage a = { 0 };
 	socklen_t n = sizeof(a);
 	char host[NI_MAXHOST], port[NI_MAXSERV];
 
@@ -114,7 +114,7 @@ static int open_unix(struct listener *l, const char *path, struct problem *p)
 		return problem_set(p, LAPSE_EINVAL, "listen",
 				   "listen: the path of a Unix socket must be 1 to %zu bytes long",
 				   sizeof(a.sun_path) - 1);
-	strcpy(a.sun_path, path);
+	memcpy(a.sun_path, path, strlen(path) + 1);
 	if (lstat(path, &st) == 0) {
 		if (!S_ISSOCK(st.st_mode) || is_alive(&a))
 			return problem_set(p, LAPSE_EBUSY, "listen", "%.120s is in use", path);

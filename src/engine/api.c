@@ -208,7 +208,7 @@ int hold_api_list(struct call *c)
 {
 	struct page page = { .limit = LIMIT_DEFAULT };
 	struct page_writer w;
-	int64_t before;
+	int64_t before = 0;
 	int r = call_query(c, PAGE_FIELDS, &page);
 
 	if (r == LAPSE_OK)
@@ -268,6 +268,7 @@ int token_api_create(struct call *c)
 		return r;
 	c->status = 201;
 	write_token(&c->reply, &t, text);
+	write_token(&c->kept, &t, NULL); /* a retry learns that it exists, not its secret */
 	return LAPSE_OK;
 }
 
@@ -283,7 +284,7 @@ int token_api_list(struct call *c)
 {
 	struct page page = { .limit = LIMIT_DEFAULT };
 	struct page_writer w;
-	int64_t before;
+	int64_t before = 0;
 	int r = call_query(c, PAGE_FIELDS, &page);
 
 	if (r == LAPSE_OK)
@@ -298,7 +299,7 @@ int token_api_list(struct call *c)
 
 int token_api_revoke(struct call *c)
 {
-	int r = token_revoke(c->tx, c->params[0]);
+	int r = token_revoke(c->tx, c->params[0], &c->problem);
 
 	if (r == LAPSE_ENOTFOUND)
 		return problem_set(&c->problem, r, "prefix", "there is no token '%.60s'",

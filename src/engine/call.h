@@ -53,6 +53,7 @@ struct call {
 	/* The reply. */
 	int status; /* 200 unless the handler sets another */
 	struct buf reply;
+	struct buf kept; /* what an Idempotency-Key keeps instead, when the reply holds a secret */
 	const char *content_type; /* NULL = JSON */
 	lapse_ms sunset;          /* when the resource will expire; 0 = it says nothing */
 	struct problem problem;

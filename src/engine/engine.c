@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/idempotency.h"
 #include "engine/tx.h"
 #include "store/migrate.h"
 
@@ -69,16 +70,18 @@ static int load_in_transaction(struct engine *e)
 
 static int load(struct engine *e)
 {
-	lapse_ms now;
-	int r = db_begin(e->db, &now);
+	struct tx tx;
+	int r = tx_begin(&tx, e);
 
 	if (r == LAPSE_OK)
 		r = load_in_transaction(e);
 	if (r == LAPSE_OK)
-		r = db_commit(e->db);
-	if (r < 0)
-		db_rollback(e->db);
-	return r;
+		r = idempotency_recover(&tx);
+	if (r < 0) {
+		tx_rollback(&tx);
+		return r;
+	}
+	return tx_commit(&tx);
 }
 
 static int open_store(struct engine *e, struct problem *p)

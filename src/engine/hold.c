@@ -86,7 +86,7 @@ static int upsert(struct tx *tx, struct hold *h, int64_t ref, bool *ret_fresh)
 
 int hold_place(struct tx *tx, struct hold *h, struct problem *p)
 {
-	int64_t ref, max = tx->engine->settings->holds_max;
+	int64_t ref = 0, max = tx->engine->settings->holds_max;
 	bool fresh = false;
 	int r = find_row(tx, h, &ref, p);
 

@@ -110,6 +110,31 @@ int idempotency_end(struct tx *tx, const struct idempotency *i, int status, cons
 	return db_run(&q);
 }
 
+static const struct db_stmt DROP = { "DELETE FROM idempotency_keys WHERE owner = $1 AND key = $2" };
+static const struct db_stmt RECOVER = { "DELETE FROM idempotency_keys WHERE status = 0" };
+
+int idempotency_drop(struct tx *tx, const struct idempotency *i)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &DROP);
+
+	db_bind_text(&q, 1, i->owner);
+	db_bind_text(&q, 2, i->key);
+	int r = db_run(&q);
+	if (r == LAPSE_OK)
+		tx_count(tx, "idempotency_keys", -db_changed(&q));
+	return r;
+}
+
+int idempotency_recover(struct tx *tx)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &RECOVER);
+	int r = db_run(&q);
+
+	if (r == LAPSE_OK)
+		tx_count(tx, "idempotency_keys", -db_changed(&q));
+	return r;
+}
+
 const struct bound IDEMPOTENCY_BOUND = {
 	.table = "idempotency_keys",
 	.scheduler = "housekeeping",

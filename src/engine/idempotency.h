@@ -30,6 +30,12 @@ int idempotency_begin(struct tx *tx, const struct idempotency *i, struct arena *
 /* Keeps the answer. */
 int idempotency_end(struct tx *tx, const struct idempotency *i, int status, const char *answer);
 
+/* Forgets the key of a request that failed after its first step. */
+int idempotency_drop(struct tx *tx, const struct idempotency *i);
+
+/* Forgets the keys that were under way when the process ended: nobody will answer them. */
+int idempotency_recover(struct tx *tx);
+
 extern const struct bound IDEMPOTENCY_BOUND;
 
 #endif

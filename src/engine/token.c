@@ -86,6 +86,19 @@ size_t tokens_count(const struct tokens *t)
 	return t->by_prefix.count;
 }
 
+static void count_admin(struct map_node *n, void *arg)
+{
+	*(size_t *)arg += CONTAINER_OF(n, struct entry, node)->token.admin;
+}
+
+size_t tokens_admins(const struct tokens *t)
+{
+	size_t n = 0;
+
+	map_each((struct map *)(uintptr_t)&t->by_prefix, count_admin, &n);
+	return n;
+}
+
 const struct token *token_check(const struct tokens *t, const char *text, lapse_ms now)
 {
 	char prefix[PREFIX_DIGITS + 1], hash[HASH_DIGITS + 1];
@@ -175,6 +188,10 @@ int token_create(struct tx *tx, struct token *token, char ret_text[TOKEN_TEXT_MA
 
 	if ((int64_t)tokens_count(&tx->engine->tokens) >= tx->engine->settings->tokens_max)
 		return problem_set(p, LAPSE_ELIMIT, NULL, "there are too many tokens (tokens_max)");
+	if (!token->admin && tokens_admins(&tx->engine->tokens) == 0)
+		return problem_set(
+			p, LAPSE_ECONFLICT, "admin",
+			"the first token must be an admin's, or nobody could make others");
 	random_bytes(random, sizeof(random));
 	hex_encode(random, TOKEN_PREFIX_BYTES, prefix);
 	hex_encode(random + TOKEN_PREFIX_BYTES, TOKEN_SECRET_BYTES, secret);
@@ -191,8 +208,19 @@ int token_create(struct tx *tx, struct token *token, char ret_text[TOKEN_TEXT_MA
 	return insert(tx, token, n->hash);
 }
 
-int token_revoke(struct tx *tx, const char *prefix)
+static bool is_last_admin(const struct tokens *t, const char *prefix)
 {
+	const struct entry *e = find(t, prefix);
+
+	return e && e->token.admin && tokens_admins(t) == 1 && tokens_count(t) > 1;
+}
+
+int token_revoke(struct tx *tx, const char *prefix, struct problem *p)
+{
+	if (is_last_admin(&tx->engine->tokens, prefix))
+		return problem_set(p, LAPSE_ECONFLICT, "prefix",
+				   "%.60s is the last admin token: revoke the others first",
+				   prefix);
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &REVOKE);
 
 	db_bind_text(&q, 1, prefix);

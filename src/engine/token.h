@@ -32,14 +32,17 @@ struct tokens {
 int tokens_load(struct engine *e);
 void tokens_done(struct tokens *t);
 size_t tokens_count(const struct tokens *t);
+size_t tokens_admins(const struct tokens *t);
 
 /* The live token with this text, or NULL. Borrowed until the next transaction commits. */
 const struct token *token_check(const struct tokens *t, const char *text, lapse_ms now);
 
-/* Makes one; its whole text goes to ret_text and is nowhere else. */
+/* Makes one; its whole text goes to ret_text and is nowhere else. The first must be an admin's:
+ * with it the tokenless trust in loopback ends. */
 int token_create(struct tx *tx, struct token *token, char ret_text[TOKEN_TEXT_MAX],
 		 struct arena *arena, struct problem *p);
-int token_revoke(struct tx *tx, const char *prefix);
+/* LAPSE_ECONFLICT for the last admin token while others are left: nobody could make new ones. */
+int token_revoke(struct tx *tx, const char *prefix, struct problem *p);
 
 typedef void token_fn(void *arg, const struct token *t);
 int token_list(struct tx *tx, int64_t before, int64_t limit, token_fn *fn, void *arg);

@@ -123,7 +123,7 @@ static void write_body(struct buf *out, const struct route *r)
 
 static void write_responses(struct buf *out, const struct route *r)
 {
-	bool created = (r->flags & ROUTE_CREATES) || strcmp(r->path, "/v1/backup") == 0;
+	bool created = r->flags & ROUTE_CREATES;
 
 	json_key(out, "responses");
 	json_begin(out, '{');

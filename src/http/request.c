@@ -200,6 +200,7 @@ void request_free(struct request *r)
 	r->magic = 0;
 	json_decref(r->call.body);
 	buf_done(&r->call.reply);
+	buf_done(&r->call.kept);
 	buf_done(&r->body);
 	arena_done(&r->call.arena);
 	free(r);

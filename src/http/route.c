@@ -47,7 +47,7 @@ const struct route ROUTES[] = {
 	  token_api_create, NULL, TOKEN_BODY, "Make a token; it is shown once" },
 	{ "DELETE", "/v1/tokens/{prefix}", CALLER_ADMIN, BODY_NONE, TX_WRITE, 0,
 	  token_api_revoke, NULL, NULL, "Revoke a token" },
-	{ "POST", "/v1/backup", CALLER_ADMIN, BODY_NONE, TX_WRITE, 0,
+	{ "POST", "/v1/backup", CALLER_ADMIN, BODY_NONE, TX_WRITE, ROUTE_CREATES,
 	  backup_api_make, NULL, NULL, "Write a consistent copy into backups/" },
 
 	{ "GET", "/healthz", CALLER_PUBLIC, BODY_NONE, TX_NONE, 0,

@@ -142,20 +142,17 @@ static int run_handler(struct request *r)
 	c->stopping = r->server->stopping;
 	if (c->runs++ == 0)
 		c->began = c->tx ? c->tx->now : clock_wall(c->engine->clock);
-	int result = fn(c);
-	return result;
+	return fn(c);
 }
 
-/* Around the handler: the first answer of an Idempotency-Key. */
-static int run_once(struct request *r)
+/* The key's first sight of this request: 0 = go on, 1 = the reply is the first answer again. */
+static int begin_key(struct request *r)
 {
-	const char *answer_text;
 	struct call *c = &r->call;
+	const char *text = "";
+	int status = 0;
+	int err = idempotency_begin(c->tx, &r->idempotency, &c->arena, &status, &text);
 
-	if (!r->has_key)
-		return run_handler(r);
-	int status,
-		err = idempotency_begin(c->tx, &r->idempotency, &c->arena, &status, &answer_text);
 	if (err == LAPSE_EUNPROCESSABLE)
 		return problem_set(&c->problem, err, "Idempotency-Key",
 				   "the key was used for another request");
@@ -166,14 +163,38 @@ static int run_once(struct request *r)
 		r->replayed = true;
 		c->status = status;
 		buf_done(&c->reply);
-		buf_puts(&c->reply, answer_text);
-		return LAPSE_OK;
+		buf_puts(&c->reply, text);
 	}
-	if (err == LAPSE_OK)
-		err = run_handler(r);
-	assert(err <= LAPSE_OK); /* a handler that creates has one step */
-	if (err == LAPSE_OK)
-		err = idempotency_end(c->tx, &r->idempotency, c->status, buf_text(&c->reply));
+	return err;
+}
+
+/* Around the handler: an Idempotency-Key is under way from its first step to its last. */
+static int run_once(struct request *r)
+{
+	struct call *c = &r->call;
+
+	if (!r->has_key)
+		return run_handler(r);
+	if (c->runs == 0) {
+		int err = begin_key(r);
+		if (err != 0)
+			return err < 0 ? err : LAPSE_OK;
+	}
+	int result = run_handler(r);
+	if (result != LAPSE_OK)
+		return result;
+	const struct buf *kept = c->kept.len ? &c->kept : &c->reply;
+	return idempotency_end(c->tx, &r->idempotency, c->status, buf_text(kept));
+}
+
+/* A request that failed leaves no key: its retry really runs. What its first step wrote is
+ * committed already and has to be taken back. */
+static int undo_step(struct tx *tx, const struct request *r)
+{
+	int err = tx_step_undo(tx);
+
+	if (err == LAPSE_OK && r->has_key && r->call.runs > 1)
+		err = idempotency_drop(tx, &r->idempotency);
 	return err;
 }
 
@@ -273,7 +294,7 @@ static int run_step(struct tx *tx, struct request *r)
 	int result = run_once(r);
 	if (!db_in_transaction(tx->db)) /* a full disk, for one, takes everything with it */
 		return result < 0 ? result : LAPSE_EUNAVAILABLE;
-	err = result < 0 ? tx_step_undo(tx) : tx_step_end(tx);
+	err = result < 0 ? undo_step(tx, r) : tx_step_end(tx);
 	if (err < 0)
 		return err;
 	note_result(r, result);
@@ -309,7 +330,7 @@ static void run_writes(struct server *s, struct request *const *batch, size_t n)
 
 void turn_run(struct server *s)
 {
-	struct request *batch[TX_WRITE + 1][TURN_MAX];
+	struct request *batch[TX_WRITE + 1][TURN_MAX] = { 0 };
 	size_t n[TX_WRITE + 1] = { 0 };
 	struct list *l;
 

@@ -106,7 +106,7 @@ static struct message draft(struct call *c, const struct send_body *b)
 int message_api_send(struct call *c)
 {
 	struct send_body body = { 0 };
-	const char *agent;
+	const char *agent = NULL;
 	int r = call_id_param(c, 0, "agent", &agent);
 
 	if (r == LAPSE_OK)
@@ -192,8 +192,8 @@ int message_api_list(struct call *c)
 {
 	struct list_query query = { .page.limit = LIMIT_DEFAULT };
 	struct page_writer w;
-	const char *agent;
-	int64_t before;
+	const char *agent = NULL;
+	int64_t before = 0;
 	int r = call_id_param(c, 0, "agent", &agent);
 
 	if (r == LAPSE_OK)
@@ -230,8 +230,8 @@ static int explain(struct call *c, int err)
 
 int message_api_get(struct call *c)
 {
-	const char *agent;
-	int64_t id;
+	const char *agent = NULL;
+	int64_t id = 0;
 	int r = message_param(c, &agent, &id);
 
 	if (r == LAPSE_OK)
@@ -252,8 +252,8 @@ const struct json_field MESSAGE_READ_BODY[] = {
 int message_api_read(struct call *c)
 {
 	struct read_body body = { 0 };
-	const char *agent;
-	int64_t id, claim = 0;
+	const char *agent = NULL;
+	int64_t id = 0, claim = 0;
 	int r = message_param(c, &agent, &id);
 
 	if (r == LAPSE_OK)
@@ -295,7 +295,7 @@ static int mark_ids(struct call *c, const char *agent, const json_t *array, int6
 int message_api_read_many(struct call *c)
 {
 	struct read_many_body body = { .before = LAPSE_NEVER };
-	const char *agent;
+	const char *agent = NULL;
 	int64_t count = 0;
 	int r = call_id_param(c, 0, "agent", &agent);
 
@@ -357,7 +357,7 @@ int message_api_claim(struct call *c)
 {
 	struct claim_body body = { .limit = CLAIM_DEFAULT, .visibility_ms = VISIBILITY_DEFAULT_MS };
 	struct buf CLEANUP(buf_done) rows = { 0 };
-	const char *agent;
+	const char *agent = NULL;
 	int64_t claim = id_random(), count = 0;
 	int r = call_id_param(c, 0, "agent", &agent);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order matters: the new database is made whole beside the old one (checked, marked, synced),
- * then the old one is moved away, then the new one takes its name. A crash between the last two
- * leaves no lapse.db, only lapse.db.restored and the kept one, both complete.
+ * The order matters: the new database is made whole beside the old one (checked, marked, synced);
+ * the old one's log is folded into it, so that none is left to be replayed into the new one; the
+ * old one gets a second name; then the new one takes the first in one rename. Whenever it stops,
+ * lapse.db is the whole old one or the whole new one.
  */
 #include "store/restore.h"
 
@@ -85,11 +86,20 @@ static int mark_restored(const char *path, struct problem *p)
 	return r;
 }
 
-/* A leftover log next to a new database would be replayed into it. */
-static void move_aside(const char *database, const char *kept)
+/* Brings the old database's log into its file. One that cannot be opened any more keeps its log
+ * under the name it is kept by. */
+static void fold_log(const char *database, const char *kept)
 {
 	static const char *const suffixes[] = { "-wal", "-shm" };
+	struct db_config config = {
+		.path = database, .clock = &CLOCK_SYSTEM, .durable = true, .busy_timeout_ms = 1000
+	};
+	struct problem ignored = { 0 };
+	struct db *db = NULL;
 
+	if (db_open(&config, &db, &ignored) == LAPSE_OK)
+		db_script(db, "PRAGMA journal_mode=DELETE");
+	db_close(db);
 	for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
 		char from[DATADIR_PATH_MAX + 8], to[DATADIR_PATH_MAX + 8];
 		snprintf(from, sizeof(from), "%s%s", database, suffixes[i]);
@@ -101,19 +111,15 @@ static void move_aside(const char *database, const char *kept)
 static int swap(const char *data_dir, const char *database, const char *fresh, const char *kept,
 		struct problem *p)
 {
-	bool had_one = access(database, F_OK) == 0;
-
-	if (had_one && rename(database, kept) < 0)
-		return problem_set(p, LAPSE_EIO, NULL, "cannot move the old database: %s",
-				   strerror(errno));
-	move_aside(database, kept);
-	if (rename(fresh, database) < 0) {
-		int saved = errno;
-		if (had_one)
-			rename(kept, database);
-		return problem_set(p, LAPSE_EIO, NULL, "cannot put the new database in place: %s",
-				   strerror(saved));
+	if (access(database, F_OK) == 0) {
+		fold_log(database, kept);
+		if (link(database, kept) < 0)
+			return problem_set(p, LAPSE_EIO, NULL, "cannot keep the old database: %s",
+					   strerror(errno));
 	}
+	if (rename(fresh, database) < 0)
+		return problem_set(p, LAPSE_EIO, NULL, "cannot put the new database in place: %s",
+				   strerror(errno));
 	return datadir_sync(data_dir);
 }
 

@@ -195,22 +195,20 @@ static int prepare(struct db *db, const struct db_stmt *stmt, struct db_prepared
 
 struct db_query db_query(struct db *db, const struct db_stmt *stmt)
 {
-	struct db_prepared **slot = slot_of(db, stmt);
 	struct db_query q = { .db = db };
+	struct db_prepared *prepared = *slot_of(db, stmt);
 
-	if (!*slot) {
-		if (db->count * 2 > db->mask) {
-			grow_slots(db);
-			slot = slot_of(db, stmt);
-		}
-		q.err = prepare(db, stmt, slot);
+	if (!prepared) {
+		q.err = prepare(db, stmt, &prepared);
 		if (q.err < 0)
 			return q;
-		db->count++;
+		if (db->count++ * 2 > db->mask)
+			grow_slots(db);
+		*slot_of(db, stmt) = prepared;
 	}
-	assert(!(*slot)->open);
-	(*slot)->open = true;
-	q.prepared = *slot;
+	assert(!prepared->open);
+	prepared->open = true;
+	q.prepared = prepared;
 	return q;
 }
 

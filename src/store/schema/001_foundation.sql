@@ -77,6 +77,7 @@ CREATE TABLE idempotency_keys (
 	created_at INTEGER NOT NULL
 );
 CREATE UNIQUE INDEX idempotency_key ON idempotency_keys (owner, key);
+CREATE INDEX idempotency_under_way ON idempotency_keys (id) WHERE status = 0;
 CREATE INDEX idempotency_created ON idempotency_keys (created_at);
 
 -- Messages. `id` grows with time; one index serves the inbox in all its orders: unread oldest

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What every part of the command shares: how a run can end, and the run itself.
+ *
+ * main.c makes one `struct cli`, args.c fills in what the user typed, then the function of the
+ * command's row (commands.c) does its work with client.h (requests) and show.h (output) and returns
+ * how it ended. Whoever finds an error says it with cli_fail() and passes the outcome up.
+ */
+#ifndef LAPSE_CLI_CLI_H
+#define LAPSE_CLI_CLI_H
+
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/args.h"
+#include "cli/client.h"
+#include "cli/outcome.h"
+
+struct cli {
+	struct args args;
+	struct client client;
+	struct arena arena; /* lives as long as the run */
+	const struct clock *clock;
+	lapse_ms now; /* read once, so that all ages on a screen agree */
+	int columns;  /* width of the terminal; 0 when standard output is none */
+	bool colour;
+};
+
+/* Prints "lapse: …" on standard error, with control characters escaped, and returns `how`. */
+enum outcome cli_fail(const struct cli *cli, enum outcome how, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* The same for a wrong command line, followed by how the command is used. */
+enum outcome cli_usage(const struct cli *cli, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests to the daemon over libcurl: one transfer, its retry, and what its answer means. */
+#include "cli/client.h"
+
+#include <string.h>
+
+#include "base/id.h"
+#include "cli/cli.h"
+#include "cli/connect.h"
+
+#define CONNECT_TIMEOUT_MS 10000L
+#define CALL_TIMEOUT_MS 60000
+#define ANSWER_MAX_BYTES (1u << 30) /* a page of the largest messages, all escaped, and no more */
+#define ATTEMPTS 2
+
+static size_t receive(char *bytes, size_t size, size_t n, void *arg)
+{
+	struct answer *a = arg;
+
+	if (a->text.len + size * n > ANSWER_MAX_BYTES)
+		return 0;
+	buf_add(&a->text, bytes, size * n);
+	return size * n;
+}
+
+static void percent_encode(struct buf *out, const char *s)
+{
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+		if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+		    strchr("-._~", c))
+			buf_putc(out, *s);
+		else
+			buf_printf(out, "%%%02X", c);
+	}
+}
+
+void request_query(struct request *request, const char *name, const char *value)
+{
+	if (request->query.len > 0)
+		buf_putc(&request->query, '&');
+	percent_encode(&request->query, name);
+	buf_putc(&request->query, '=');
+	percent_encode(&request->query, value);
+}
+
+void request_query_int(struct request *request, const char *name, int64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%lld", (long long)value);
+	request_query(request, name, text);
+}
+
+void request_done(struct request *request)
+{
+	buf_done(&request->query);
+}
+
+void answer_done(struct answer *answer)
+{
+	buf_done(&answer->text);
+	json_decref(answer->json);
+	answer->json = NULL;
+}
+
+static enum outcome build_url(const struct cli *cli, const struct request *request, struct buf *out)
+{
+	size_t next = 0;
+
+	buf_puts(out, cli->client.base);
+	for (const char *c = request->path; *c; c++) {
+		if (*c != '%') {
+			buf_putc(out, *c);
+			continue;
+		}
+		if (request->segments[next][0] == '\0')
+			return cli_usage(cli, "a name must not be empty");
+		percent_encode(out, request->segments[next++]);
+	}
+	if (request->query.len > 0)
+		buf_printf(out, "?%s", buf_text(&request->query));
+	return OUTCOME_OK;
+}
+
+static void freep_headers(struct curl_slist **headers)
+{
+	curl_slist_free_all(*headers);
+}
+
+static void add_header(struct curl_slist **headers, const char *name, const char *value)
+{
+	struct buf CLEANUP(buf_done) line = { 0 };
+
+	buf_printf(&line, "%s:%s%s", name, value[0] ? " " : "", value);
+	struct curl_slist *more = curl_slist_append(*headers, buf_text(&line));
+	if (!more)
+		abort();
+	*headers = more;
+}
+
+static struct curl_slist *make_headers(const struct cli *cli, const struct request *request)
+{
+	struct curl_slist *headers = NULL;
+	char key[33];
+	unsigned char random[16];
+
+	add_header(&headers, "Accept", "application/json");
+	add_header(&headers, "Expect", "");
+	add_header(&headers, "Content-Type", request->body ? "application/json" : "");
+	if (cli->client.token) {
+		struct buf CLEANUP(buf_done) value = { 0 };
+		buf_printf(&value, "Bearer %s", cli->client.token);
+		add_header(&headers, "Authorization", buf_text(&value));
+	}
+	if (args_has(&cli->args, OPT_OWNER))
+		add_header(&headers, "X-Lapse-Owner", cli->args.text[OPT_OWNER]);
+	if (request->creates) {
+		random_bytes(random, sizeof(random));
+		hex_encode(random, sizeof(random), key);
+		add_header(&headers, "Idempotency-Key", key);
+	}
+	return headers;
+}
+
+static void set_options(struct cli *cli, const struct request *request, const char *url,
+			const char *body, struct curl_slist *headers)
+{
+	struct client *c = &cli->client;
+	lapse_ms timeout = request->timeout_ms ? request->timeout_ms : CALL_TIMEOUT_MS;
+
+	curl_easy_reset(c->curl);
+	curl_easy_setopt(c->curl, CURLOPT_URL, url);
+	curl_easy_setopt(c->curl, CURLOPT_PATH_AS_IS, 1L);
+	curl_easy_setopt(c->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	/* A proxy of the environment is meant for the web, not for a daemon next door. */
+	curl_easy_setopt(c->curl, CURLOPT_PROXY, "");
+	if (c->socket)
+		curl_easy_setopt(c->curl, CURLOPT_UNIX_SOCKET_PATH, c->socket);
+	if (args_has(&cli->args, OPT_CA_FILE))
+		curl_easy_setopt(c->curl, CURLOPT_CAINFO, cli->args.text[OPT_CA_FILE]);
+	if (body || strcmp(request->method, "POST") == 0) {
+		curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE,
+				 (curl_off_t)(body ? strlen(body) : 0));
+		curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, body ? body : "");
+	}
+	curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, request->method);
+	curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(c->curl, CURLOPT_USERAGENT, "lapse/" LAPSE_VERSION);
+	curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
+	curl_easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)timeout);
+	curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, c->reason);
+	curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, receive);
+}
+
+/* Whether the request may have reached the daemon and its answer was lost. */
+static bool is_broken(CURLcode code)
+{
+	return code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR ||
+	       code == CURLE_PARTIAL_FILE;
+}
+
+static CURLcode perform(struct cli *cli, const struct request *request, struct answer *ret)
+{
+	struct client *c = &cli->client;
+	bool harmless = request->creates || strcmp(request->method, "GET") == 0 ||
+			strcmp(request->method, "PUT") == 0;
+	CURLcode code = CURLE_OK;
+
+	for (int attempt = 0; attempt < (harmless ? ATTEMPTS : 1); attempt++) {
+		answer_done(ret);
+		c->reason[0] = '\0';
+		curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, ret);
+		code = curl_easy_perform(c->curl);
+		if (!is_broken(code))
+			break;
+	}
+	curl_easy_getinfo(c->curl, CURLINFO_RESPONSE_CODE, &ret->status);
+	return code;
+}
+
+/* Somebody else answers: a proxy that has lost its daemon, or a server that is not ours. */
+static enum outcome explain_no_json(const struct cli *cli, long status)
+{
+	enum outcome how = outcome_of_status(status);
+
+	return cli_fail(cli, how == OUTCOME_OK ? OUTCOME_UNREACHABLE : how,
+			"%s does not answer like lapsed (HTTP %ld, no JSON object)",
+			cli->client.url, status);
+}
+
+static enum outcome send_call(struct cli *cli, const struct request *request, struct answer *ret)
+{
+	struct buf CLEANUP(buf_done) url = { 0 };
+	char *CLEANUP(mem_freep) body = NULL;
+
+	enum outcome r = build_url(cli, request, &url);
+	if (r != OUTCOME_OK)
+		return r;
+	if (request->body)
+		body = json_dumps(request->body, JSON_COMPACT);
+	struct curl_slist *CLEANUP(freep_headers) headers = make_headers(cli, request);
+	set_options(cli, request, buf_text(&url), body, headers);
+	CURLcode code = perform(cli, request, ret);
+	if (code != CURLE_OK)
+		return client_explain(cli, code);
+	ret->json = json_loadb(buf_text(&ret->text), ret->text.len, JSON_ALLOW_NUL, NULL);
+	return json_is_object(ret->json) ? OUTCOME_OK : explain_no_json(cli, ret->status);
+}
+
+/* Prints what the daemon says about a request it did not do. */
+static enum outcome explain_status(const struct cli *cli, const struct answer *a)
+{
+	enum outcome how = outcome_of_status(a->status);
+	const char *text =
+		json_string_value(json_object_get(json_object_get(a->json, "error"), "message"));
+
+	if (!text)
+		return cli_fail(cli, how, "the daemon answers HTTP %ld", a->status);
+	if (a->status == 401 && !cli->client.token)
+		return cli_fail(cli, how, "%s (set LAPSE_TOKEN or give --token-file)", text);
+	return cli_fail(cli, how, "%s", text);
+}
+
+enum outcome client_call(struct cli *cli, const struct request *request, struct answer *ret)
+{
+	struct answer CLEANUP(answer_done) answer = { 0 };
+
+	enum outcome r = client_connect(cli);
+	if (r == OUTCOME_OK)
+		r = send_call(cli, request, &answer);
+	if (r != OUTCOME_OK)
+		return r;
+	if (outcome_of_status(answer.status) != OUTCOME_OK && !request->any_status)
+		return explain_status(cli, &answer);
+	*ret = answer;
+	answer = (struct answer){ 0 };
+	return OUTCOME_OK;
+}

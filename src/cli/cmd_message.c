@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages: send, inbox, read. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/show.h"
+
+#define CONTENT_MAX_BYTES (64u << 20) /* the largest body a daemon can be set to take */
+#define WAIT_STEP_MS 25000            /* a long poll; longer waits are several of them */
+#define WAIT_MARGIN_MS 30000          /* what an answer may take beyond the wait */
+#define IDS_MAX 1000                  /* ids in one request */
+
+static enum outcome read_content(const struct cli *cli, struct buf *out)
+{
+	char chunk[65536];
+	size_t n;
+
+	while ((n = fread(chunk, 1, sizeof(chunk), stdin)) > 0) {
+		buf_add(out, chunk, n);
+		if (out->len > CONTENT_MAX_BYTES)
+			return cli_fail(cli, OUTCOME_USAGE,
+					"the content is larger than any daemon takes");
+	}
+	if (ferror(stdin))
+		return cli_fail(cli, OUTCOME_USAGE, "cannot read the content from standard input");
+	return OUTCOME_OK;
+}
+
+/* The content of a message: the operand, or standard input where there is none or "-". */
+static enum outcome take_content(const struct cli *cli, json_t *body)
+{
+	const char *operand = cli->args.operand_count > 1 ? cli->args.operands[1] : NULL;
+	struct buf CLEANUP(buf_done) content = { 0 };
+
+	if (operand && strcmp(operand, "-") != 0) {
+		buf_puts(&content, operand);
+	} else {
+		if (!operand && isatty(STDIN_FILENO))
+			return cli_usage(cli, "CONTENT is missing; - reads it from the terminal");
+		enum outcome r = read_content(cli, &content);
+		if (r != OUTCOME_OK)
+			return r;
+		if (!operand && content.len == 0)
+			return cli_usage(cli, "CONTENT is missing, and standard input is empty");
+	}
+	if (json_object_set_new(body, "content", json_stringn(buf_text(&content), content.len)) < 0)
+		return cli_fail(cli, OUTCOME_USAGE, "the content is not UTF-8 text");
+	return OUTCOME_OK;
+}
+
+static enum outcome take_metadata(const struct cli *cli, json_t *body)
+{
+	const char *text = cli->args.text[OPT_METADATA];
+	struct problem p = { 0 };
+	json_t *metadata;
+
+	if (!text)
+		return OUTCOME_OK;
+	if (json_parse_object(text, strlen(text), &metadata, &p) < 0)
+		return cli_usage(cli, "--metadata must be a JSON object");
+	json_object_set_new(body, "metadata", metadata);
+	return OUTCOME_OK;
+}
+
+/* Sets body[key] to a text of the command line, which may be anything. */
+static enum outcome put_argument(const struct cli *cli, json_t *body, const char *key,
+				 enum option_id id)
+{
+	if (args_has(&cli->args, id) &&
+	    json_object_set_new(body, key, json_string(cli->args.text[id])) < 0)
+		return cli_usage(cli, "--%s is not UTF-8 text", OPTIONS_TABLE[id].spelling);
+	return OUTCOME_OK;
+}
+
+static enum outcome take_recipients(const struct cli *cli, json_t *body)
+{
+	const struct args *args = &cli->args;
+	json_t *to = json_array();
+
+	json_object_set_new(body, "to", to);
+	int bad = json_array_append_new(to, json_string(args->operands[0]));
+	for (size_t i = 0; i < args->times[OPT_TO]; i++)
+		bad |= json_array_append_new(to, json_string(args->lists[OPT_TO][i]));
+	return bad ? cli_usage(cli, "the name of an agent is not UTF-8 text") : OUTCOME_OK;
+}
+
+static enum outcome make_message(const struct cli *cli, json_t *body)
+{
+	enum outcome r = put_argument(cli, body, "from", OPT_FROM);
+
+	if (r == OUTCOME_OK)
+		r = put_argument(cli, body, "type", OPT_TYPE);
+	if (r == OUTCOME_OK)
+		r = take_metadata(cli, body);
+	if (r == OUTCOME_OK && args_has(&cli->args, OPT_TO))
+		r = take_recipients(cli, body);
+	return r == OUTCOME_OK ? take_content(cli, body) : r;
+}
+
+static void print_sent(const json_t *message)
+{
+	struct buf CLEANUP(buf_done) line = { 0 };
+	const json_t *id = json_object_get(message, "id");
+
+	text_escape(&line, json_string_value(id), json_string_length(id));
+	puts(buf_text(&line));
+}
+
+enum outcome cmd_send(struct cli *cli)
+{
+	json_t *CLEANUP(json_freep) body = json_object();
+	struct answer CLEANUP(answer_done) answer = { 0 };
+	bool one = !args_has(&cli->args, OPT_TO);
+	struct request request = { .method = "POST",
+				   .body = body,
+				   .creates = true,
+				   .path = one ? "/v1/agents/%/messages" : "/v1/messages",
+				   .segments = { cli->args.operands[0] } };
+	const json_t *message;
+	size_t i;
+
+	enum outcome r = make_message(cli, body);
+	if (r == OUTCOME_OK)
+		r = client_call(cli, &request, &answer);
+	if (r != OUTCOME_OK || show_json(cli, &answer))
+		return r;
+	if (one)
+		print_sent(answer.json);
+	else
+		json_array_foreach (json_object_get(answer.json, "data"), i, message)
+			print_sent(message);
+	return OUTCOME_OK;
+}
+
+/* One long poll. */
+static enum outcome poll_inbox(struct cli *cli, const struct request *list, int64_t wait_ms,
+			       size_t *ret_found)
+{
+	struct request CLEANUP(request_done) request = *list;
+	struct answer CLEANUP(answer_done) answer = { 0 };
+
+	request.query = (struct buf){ 0 };
+	buf_puts(&request.query, buf_text(&list->query));
+	request_query_int(&request, "limit", 1);
+	request_query_int(&request, "wait_ms", wait_ms);
+	request.timeout_ms = wait_ms + WAIT_MARGIN_MS;
+	enum outcome r = client_call(cli, &request, &answer);
+	if (r == OUTCOME_OK)
+		*ret_found = json_array_size(json_object_get(answer.json, "data"));
+	return r;
+}
+
+/* Returns when the agent has a message to list, or the time is over. */
+static enum outcome wait_for_message(struct cli *cli, const struct request *list)
+{
+	int64_t left = cli->args.number[OPT_WAIT];
+	enum outcome r = OUTCOME_OK;
+	size_t found = 0;
+
+	while (r == OUTCOME_OK && found == 0 && left > 0) {
+		int64_t step = left < WAIT_STEP_MS ? left : WAIT_STEP_MS;
+		r = poll_inbox(cli, list, step, &found);
+		left -= step;
+	}
+	/* What came in the meantime is not from the future. */
+	cli->now = clock_wall(cli->clock);
+	return r;
+}
+
+enum outcome cmd_inbox(struct cli *cli)
+{
+	static const struct column columns[] = {
+		{ "ID", "id", CELL_TEXT },
+		{ "SENT", "timestamp", CELL_AGE },
+		{ "READ", "read_at", CELL_AGE },
+		{ "FROM", "from", CELL_TEXT },
+		{ "TYPE", "type", CELL_TEXT },
+		{ "CONTENT", "content", CELL_LONG },
+		{ 0 },
+	};
+	struct request CLEANUP(request_done) request = { .method = "GET",
+							 .path = "/v1/agents/%/messages",
+							 .segments = { cli->args.operands[0] } };
+	struct answer CLEANUP(answer_done) answer = { 0 };
+	enum outcome r = OUTCOME_OK;
+
+	if (args_has(&cli->args, OPT_UNREAD))
+		request_query(&request, "unread", "true");
+	if (args_has(&cli->args, OPT_WAIT))
+		r = wait_for_message(cli, &request);
+	if (r == OUTCOME_OK)
+		r = client_list(cli, &request, &answer);
+	if (r != OUTCOME_OK || show_json(cli, &answer))
+		return r;
+	show_rows(cli, json_object_get(answer.json, "data"), columns, "no messages");
+	return OUTCOME_OK;
+}
+
+static void print_count(int64_t count)
+{
+	struct buf CLEANUP(buf_done) line = { 0 };
+
+	text_count(&line, count);
+	printf("%s %s marked read\n", buf_text(&line), count == 1 ? "message" : "messages");
+}
+
+/* One id: its own route, which can say that the message does not exist. */
+static enum outcome read_one(struct cli *cli)
+{
+	struct answer CLEANUP(answer_done) answer = { 0 };
+	struct request request = { .method = "POST",
+				   .path = "/v1/agents/%/messages/%/read",
+				   .segments = { cli->args.operands[0], cli->args.operands[1] } };
+
+	enum outcome r = client_call(cli, &request, &answer);
+	if (r == OUTCOME_OK && !show_json(cli, &answer))
+		print_count(1);
+	return r;
+}
+
+static enum outcome read_bulk(struct cli *cli, const json_t *body, int64_t *ret_count)
+{
+	struct answer CLEANUP(answer_done) answer = { 0 };
+	struct request request = { .method = "POST",
+				   .path = "/v1/agents/%/messages/read",
+				   .segments = { cli->args.operands[0] },
+				   .body = body };
+
+	enum outcome r = client_call(cli, &request, &answer);
+	if (r == OUTCOME_OK)
+		*ret_count += json_integer_value(json_object_get(answer.json, "count"));
+	return r;
+}
+
+static enum outcome read_ids(struct cli *cli, int64_t *ret_count)
+{
+	const struct args *args = &cli->args;
+	enum outcome r = OUTCOME_OK;
+
+	for (size_t i = 1; i < args->operand_count && r == OUTCOME_OK;) {
+		json_t *CLEANUP(json_freep) body = json_object();
+		json_t *ids = json_array();
+		json_object_set_new(body, "ids", ids);
+		for (; i < args->operand_count && json_array_size(ids) < IDS_MAX; i++)
+			if (json_array_append_new(ids, json_string(args->operands[i])) < 0)
+				return cli_usage(cli, "ID must be 16 hexadecimal digits");
+		r = read_bulk(cli, body, ret_count);
+	}
+	return r;
+}
+
+static enum outcome read_before(struct cli *cli, const char *time, int64_t *ret_count)
+{
+	json_t *CLEANUP(json_freep) body = json_object();
+
+	json_object_set_new(body, "before", json_string(time));
+	return read_bulk(cli, body, ret_count);
+}
+
+enum outcome cmd_read(struct cli *cli)
+{
+	const struct args *args = &cli->args;
+	char time[TIME_TEXT_LEN + 1] = "9999-12-31T23:59:59.999Z"; /* every message there is */
+	int64_t count = 0;
+	enum outcome r;
+
+	if ((args->operand_count > 1) + args_has(args, OPT_BEFORE) + args_has(args, OPT_ALL) != 1)
+		return cli_usage(cli, "give ids, or --before, or --all");
+	if (args->operand_count == 2)
+		return read_one(cli);
+	if (args_has(args, OPT_BEFORE))
+		time_format(args->number[OPT_BEFORE], time);
+	r = args->operand_count > 1 ? read_ids(cli, &count) : read_before(cli, time, &count);
+	if (r != OUTCOME_OK)
+		return r;
+	if (args_has(args, OPT_JSON))
+		printf("{\"count\":%lld}\n", (long long)count);
+	else
+		print_count(count);
+	return OUTCOME_OK;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of commands (see commands.h for how to add one) and looking one up. */
+#include "cli/commands.h"
+
+#include <string.h>
+
+/* clang-format off */
+const struct command COMMANDS[] = {
+	{ "status", "", 0, 0, 0, 0, "whether the daemon is up, ready, and keeps up with its sweeps",
+	  "Ends with 4 when the daemon answers but is not ready; the reasons are printed.",
+	  cmd_status },
+	{ "matrix", "", 0, 0, 0, 0, "every bounded table: its bound, its safety rule, its rows",
+	  "One row a table: how long its rows live, how many there are, how many are past their "
+	  "deadline, when it was last swept and what has been removed since the store was made.",
+	  cmd_matrix },
+	{ "send", "AGENT [CONTENT|-]", 1, 2, OPT(FROM), OPT(TO) | OPT(TYPE) | OPT(METADATA),
+	  "send a message to an agent, or to several",
+	  "Without CONTENT, or with -, the content is read from standard input, byte for byte. With "
+	  "--to all recipients get the message, or none of them. Prints the id of each message. A "
+	  "content that begins with a dash comes after --.",
+	  cmd_send },
+	{ "inbox", "AGENT", 1, 1, 0, OPT(UNREAD) | OPT(WAIT) | OPT(LIMIT),
+	  "list an agent's messages, newest first",
+	  "Looking does not mark a message read: that is what read is for.", cmd_inbox },
+	{ "read", "AGENT [ID]...", 1, ANY_NUMBER, 0, OPT(BEFORE) | OPT(ALL),
+	  "mark messages read, which lets them expire",
+	  "Takes ids, or --before, or --all. Marking a message twice is harmless.", cmd_read },
+	{ "sweep", "SCHEDULER", 1, 1, 0, OPT(DRY_RUN),
+	  "run one sweep now, or tell what it would remove",
+	  "The schedulers are in the second column of matrix: messages, housekeeping and others.",
+	  cmd_sweep },
+	{ "hold place", "TABLE KEY", 2, 2, OPT(REASON), OPT(UNTIL), "keep a row from being removed",
+	  "Placing a hold again replaces its reason and its end.", cmd_hold_place },
+	{ "hold ls", "", 0, 0, 0, OPT(LIMIT), "list the holds", NULL, cmd_hold_ls },
+	{ "hold rm", "TABLE KEY", 2, 2, 0, 0, "release a hold",
+	  "The row is removed by the next sweep if its time has come.", cmd_hold_rm },
+	{ "token create", "", 0, 0, OPT(TOKEN_OWNER), OPT(ADMIN) | OPT(TTL), "make a token",
+	  "Prints the token alone on standard output, this once: the daemon keeps only its hash. As "
+	  "soon as one token exists, every request needs one, so make the first with --admin: without "
+	  "an admin token nobody can make or revoke others.",
+	  cmd_token_create },
+	{ "token ls", "", 0, 0, 0, OPT(LIMIT), "list the tokens by their prefixes", NULL,
+	  cmd_token_ls },
+	{ "token revoke", "PREFIX", 1, 1, 0, 0, "make a token worthless at once", NULL,
+	  cmd_token_revoke },
+	{ "config", "", 0, 0, 0, OPT(CONFIG), "print every setting of the daemon",
+	  "Shows what lapsed would use if it were started here without flags: the file, then the "
+	  "environment over it. Asks no daemon.",
+	  cmd_config },
+	{ "backup", "", 0, 0, 0, 0, "copy the database into the data directory's backups/",
+	  "The copy is consistent and is taken while the daemon works. Prints the name of the file.",
+	  cmd_backup },
+	{ "restore", "FILE", 1, 1, OPT(DATA_DIR), OPT(YES), "put a backup in place, offline",
+	  "For a stopped daemon. The file is checked first, the old database is kept beside the new "
+	  "one, and after the start nothing is removed for one grace period. On a terminal it asks "
+	  "before it does anything.",
+	  cmd_restore },
+	{ "help", "[COMMAND]", 0, 2, 0, OPT(MAN), "print help, also for one command", NULL,
+	  cmd_help },
+	{ "version", "", 0, 0, 0, 0, "print the version", NULL, cmd_version },
+};
+/* clang-format on */
+const size_t COMMANDS_COUNT = ARRAY_LEN(COMMANDS);
+
+bool command_in_group(const struct command *c, const char *group)
+{
+	size_t n = strlen(group);
+
+	return strncmp(c->name, group, n) == 0 && c->name[n] == ' ';
+}
+
+bool command_is_group(const char *name)
+{
+	for (size_t i = 0; i < COMMANDS_COUNT; i++)
+		if (command_in_group(&COMMANDS[i], name))
+			return true;
+	return false;
+}
+
+const struct command *command_find(const char *group, const char *name)
+{
+	for (size_t i = 0; i < COMMANDS_COUNT; i++) {
+		const char *own = COMMANDS[i].name;
+		if (group && !command_in_group(&COMMANDS[i], group))
+			continue;
+		if (strcmp(group ? own + strlen(group) + 1 : own, name) == 0)
+			return &COMMANDS[i];
+	}
+	return NULL;
+}

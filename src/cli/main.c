@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command `lapse`: prepares the run, lets args.c read the command line and the command's row do
+ * its work, and turns how it ended into the exit code.
+ */
+#include <locale.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/show.h"
+
+static void say(const char *format, va_list ap)
+{
+	struct buf CLEANUP(buf_done) safe = { 0 };
+	char *CLEANUP(mem_freep) text = NULL;
+
+	if (vasprintf(&text, format, ap) < 0) {
+		text = NULL;
+		return;
+	}
+	text_escape(&safe, text, strlen(text));
+	fprintf(stderr, "lapse: %s\n", buf_text(&safe));
+}
+
+enum outcome cli_fail(const struct cli *cli, enum outcome how, const char *format, ...)
+{
+	va_list ap;
+
+	(void)cli;
+	va_start(ap, format);
+	say(format, ap);
+	va_end(ap);
+	return how;
+}
+
+enum outcome cli_usage(const struct cli *cli, const char *format, ...)
+{
+	struct buf CLEANUP(buf_done) synopsis = { 0 };
+	va_list ap;
+
+	va_start(ap, format);
+	say(format, ap);
+	va_end(ap);
+	if (cli->args.command) {
+		help_synopsis(&synopsis, cli->args.command);
+		fprintf(stderr, "usage: %s\n", buf_text(&synopsis));
+	} else if (cli->args.group) {
+		fprintf(stderr, "'lapse %s --help' lists its commands.\n", cli->args.group);
+	} else {
+		fputs("'lapse help' lists the commands.\n", stderr);
+	}
+	return OUTCOME_USAGE;
+}
+
+/* Nothing the command does needs to be undone, and a blocked request must not delay the end. */
+static void interrupt(int number)
+{
+	(void)number;
+	_exit(OUTCOME_INTERRUPTED);
+}
+
+static bool wants_colour(void)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return isatty(STDOUT_FILENO) && !(no && no[0]) && term && strcmp(term, "dumb") != 0;
+}
+
+static void cli_init(struct cli *cli)
+{
+	struct winsize size;
+
+	arena_init(&cli->arena);
+	cli->clock = &CLOCK_SYSTEM;
+	cli->now = clock_wall(cli->clock);
+	cli->colour = wants_colour();
+	if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
+		cli->columns = size.ws_col;
+}
+
+static void cli_done(struct cli *cli)
+{
+	client_done(&cli->client);
+	arena_done(&cli->arena);
+}
+
+static enum outcome run(struct cli *cli, int argc, char *const *argv)
+{
+	enum outcome r = args_parse(cli, argc, argv);
+
+	if (r != OUTCOME_OK)
+		return r;
+	if (args_has(&cli->args, OPT_HELP))
+		return cmd_help(cli);
+	if (args_has(&cli->args, OPT_VERSION))
+		return cmd_version(cli);
+	return cli->args.command->run(cli);
+}
+
+int main(int argc, char **argv)
+{
+	struct cli cli = { 0 };
+
+	/* Widths of characters come from the locale; the output is UTF-8 in any. */
+	setlocale(LC_CTYPE, "C.UTF-8");
+	signal(SIGINT, interrupt);
+	cli_init(&cli);
+	enum outcome r = run(&cli, argc - 1, argv + 1);
+	cli_done(&cli);
+	if (fflush(stdout) != 0 || ferror(stdout))
+		r = cli_fail(&cli, OUTCOME_REFUSED, "cannot write to standard output");
+	return (int)r;
+}

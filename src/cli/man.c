@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The source of lapse(1), for man(7) macros: `lapse help --man > docs/man/lapse.1`. A test compares
+ * the two, so the page cannot fall behind the tables.
+ */
+#include <string.h>
+
+#include "cli/help.h"
+
+/* clang-format off */
+static const char *const DESCRIPTION[] = {
+	"lapse talks to lapsed, the daemon that gives everything an agent fleet leaves behind a "
+	"lifetime: messages, and lapse's own tables. It sends one HTTP request, or a few, and prints "
+	"the answer as a table for people or, with --json, as it came for programs.",
+	"Control characters and the like in what the daemon sends are shown as \\n, \\x1b or \\u202e, so "
+	"a message cannot take over the terminal of the one who looks at it. With --json nothing is "
+	"changed. Colours are used only on a terminal. Lists are fetched page by page until the end, "
+	"or until --limit.",
+	"A DURATION is a whole number and a unit: 500ms, 30s, 5m, 2h, 7d. A TIME is ISO 8601 with "
+	"seconds and a zone, 2026-11-15T18:33:00Z or 2026-11-15T18:33:00+01:00, or a DURATION: that "
+	"long ago for --before, that long from now for --until.",
+	"Requests that create something carry a random Idempotency-Key and are sent once more when the "
+	"connection breaks before the answer: what they create exists once. The exception is token "
+	"create: if its answer is lost, revoke what token ls shows and try again. Proxies of the "
+	"environment are not used.",
+};
+
+static const struct {
+	const char *what, *command;
+} EXAMPLES[] = {
+	{ "Start a daemon and look at it:", "lapsed --data-dir /tmp/lapse &\n"
+	  "lapse status" },
+	{ "Send a message, a file, and one message to two agents:",
+	  "lapse send planner \"build is green\" --from ci\n"
+	  "lapse send planner - --from ci --type log < build.log\n"
+	  "lapse send planner \"pause\" --from ops --to builder" },
+	{ "Wait for work, do it, and let it expire:",
+	  "lapse inbox planner --unread --wait 5m\n"
+	  "lapse read planner 0634a1b2c3d4e5f6" },
+	{ "Mark everything older than a week read:", "lapse read planner --before 7d" },
+	{ "What would the next sweep remove?", "lapse sweep messages --dry-run" },
+	{ "Keep a message as evidence:",
+	  "lapse hold place messages 0634a1b2c3d4e5f6 --reason \"incident 42\" --until 30d" },
+	{ "Make an admin token, keep it in a file, use it:",
+	  "(umask 077; lapse token create --owner ops --admin > ~/.lapse-token)\n"
+	  "lapse --token-file ~/.lapse-token status" },
+	{ "Over the Unix socket:", "lapse --url unix:/run/lapse/lapse.sock matrix" },
+	{ "Try again while the daemon is away or busy:",
+	  "until lapse status > /dev/null; do sleep 1; done" },
+	{ "Back up, and go back:",
+	  "lapse backup\n"
+	  "systemctl stop lapsed\n"
+	  "lapse restore backup.db --data-dir /var/lib/lapse --yes" },
+};
+/* clang-format on */
+
+/* Escapes for roff, and sets words in capitals as arguments and --words as options. */
+static void put_roff(struct buf *out, const char *text, bool markup)
+{
+	while (*text) {
+		size_t caps = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+		size_t word = strspn(text, "-abcdefghijklmnopqrstuvwxyz");
+		bool option = strncmp(text, "--", 2) == 0 && word > 2;
+		size_t n = option ? word : caps > 1 ? caps : 1;
+
+		if (markup && (option || caps > 1))
+			buf_puts(out, option ? "\\fB" : "\\fI");
+		for (size_t i = 0; i < n; i++) {
+			if (text[i] == '-' || text[i] == '\\')
+				buf_puts(out, text[i] == '-' ? "\\-" : "\\e");
+			else
+				buf_putc(out, text[i]);
+		}
+		if (markup && (option || caps > 1))
+			buf_puts(out, "\\fR");
+		text += n;
+	}
+}
+
+/* Text on lines of its own, with nothing at the start of a line that roff would obey. */
+static void put_paragraph(struct buf *out, const char *text, bool markup)
+{
+	if (*text == '.' || *text == '\'')
+		buf_puts(out, "\\&");
+	put_roff(out, text, markup);
+	buf_putc(out, '\n');
+}
+
+static void put_options(struct buf *out, uint64_t set)
+{
+	for (enum option_id id = 0; id < OPTIONS_COUNT; id++) {
+		const struct option *o = &OPTIONS_TABLE[id];
+		if (!(set >> id & 1))
+			continue;
+		buf_puts(out, ".TP\n\\fB\\-\\-");
+		put_roff(out, o->spelling, false);
+		buf_puts(out, "\\fR");
+		if (o->value)
+			buf_printf(out, " \\fI%s\\fR", o->value);
+		buf_putc(out, '\n');
+		put_paragraph(out, o->help, true);
+	}
+}
+
+static void put_synopsis(struct buf *out, const struct command *c)
+{
+	struct buf CLEANUP(buf_done) line = { 0 };
+
+	help_synopsis(&line, c);
+	buf_printf(out, "\\fBlapse %s\\fR", c->name);
+	put_roff(out, buf_text(&line) + strlen("lapse ") + strlen(c->name), true);
+	buf_putc(out, '\n');
+}
+
+static void put_command(struct buf *out, const struct command *c)
+{
+	buf_puts(out, ".SS ");
+	put_synopsis(out, c);
+	/* The summary as a sentence. */
+	buf_putc(out, (char)(c->summary[0] - ('a' - 'A')));
+	put_roff(out, c->summary + 1, true);
+	buf_puts(out, ".\n");
+	if (c->details)
+		put_paragraph(out, c->details, true);
+	put_options(out, c->needs | c->takes);
+}
+
+static void put_examples(struct buf *out)
+{
+	buf_puts(out, ".SH EXAMPLES\n");
+	for (size_t i = 0; i < ARRAY_LEN(EXAMPLES); i++) {
+		if (i > 0)
+			buf_puts(out, ".PP\n");
+		put_paragraph(out, EXAMPLES[i].what, false);
+		buf_puts(out, ".RS 4\n.EX\n");
+		put_paragraph(out, EXAMPLES[i].command, false);
+		buf_puts(out, ".EE\n.RE\n");
+	}
+}
+
+static void put_tagged(struct buf *out, const char *tag, const char *text)
+{
+	buf_printf(out, ".TP\n\\fB%s\\fR\n", tag);
+	put_paragraph(out, text, true);
+}
+
+static void put_opening(struct buf *out)
+{
+	buf_puts(out, ".\\\" SPDX-License-Identifier: Apache-2.0\n"
+		      ".\\\" Made by: lapse help --man\n"
+		      ".TH LAPSE 1 \"\" \"lapse " LAPSE_VERSION "\" \"User Commands\"\n"
+		      ".SH NAME\nlapse \\- talk to lapsed, the daemon of lifetimes\n"
+		      ".SH SYNOPSIS\n.nf\n");
+	for (size_t i = 0; i < COMMANDS_COUNT; i++)
+		put_synopsis(out, &COMMANDS[i]);
+	buf_puts(out, ".fi\n.SH DESCRIPTION\n");
+	for (size_t i = 0; i < ARRAY_LEN(DESCRIPTION); i++) {
+		buf_puts(out, i ? ".PP\n" : "");
+		put_paragraph(out, DESCRIPTION[i], true);
+	}
+}
+
+void man_page(struct buf *out)
+{
+	put_opening(out);
+	buf_puts(out, ".SH COMMANDS\n");
+	for (size_t i = 0; i < COMMANDS_COUNT; i++)
+		put_command(out, &COMMANDS[i]);
+	buf_puts(out, ".SH OPTIONS\nThese work with every command, before it or after it.\n");
+	put_options(out, GLOBAL_OPTIONS);
+	buf_puts(out, ".SH ENVIRONMENT\n");
+	for (size_t i = 0; i < ENVIRONMENT_COUNT; i++)
+		put_tagged(out, ENVIRONMENT[i].name, ENVIRONMENT[i].help);
+	buf_puts(out, ".SH \"EXIT STATUS\"\n");
+#define X(name, number, text) put_tagged(out, #number, text);
+	OUTCOMES(X)
+#undef X
+	put_examples(out);
+	buf_puts(out, ".SH \"SEE ALSO\"\n.BR lapsed (8)\n");
+}

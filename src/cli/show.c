@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables from JSON: every cell becomes escaped text, columns get the width of their widest. */
+#include "cli/show.h"
+
+#include <string.h>
+
+#define GAP 2 /* spaces between two columns */
+
+bool show_json(const struct cli *cli, const struct answer *answer)
+{
+	if (!args_has(&cli->args, OPT_JSON))
+		return false;
+	fwrite(buf_text(&answer->text), 1, answer->text.len, stdout);
+	if (answer->text.len > 0 && answer->text.data[answer->text.len - 1] != '\n')
+		putchar('\n');
+	return true;
+}
+
+static void put_text(const json_t *value, struct buf *out)
+{
+	if (json_is_string(value)) {
+		text_escape(out, json_string_value(value), json_string_length(value));
+		return;
+	}
+	char *CLEANUP(mem_freep) text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+	if (text)
+		text_escape(out, text, strlen(text));
+}
+
+static void put_texts(const json_t *value, struct buf *out)
+{
+	const json_t *one;
+	size_t i;
+
+	json_array_foreach (value, i, one) {
+		buf_puts(out, i ? ", " : "");
+		put_text(one, out);
+	}
+}
+
+static void put_age(const struct cli *cli, const json_t *value, struct buf *out)
+{
+	lapse_ms then;
+
+	if (json_is_string(value) && time_parse(json_string_value(value), &then))
+		text_age(out, then, cli->now);
+	else
+		put_text(value, out);
+}
+
+static void put_number(const json_t *value, void (*put)(struct buf *, int64_t), struct buf *out)
+{
+	if (json_is_integer(value))
+		put(out, json_integer_value(value));
+	else
+		put_text(value, out);
+}
+
+void show_value(const struct cli *cli, const json_t *value, enum cell_kind kind, struct buf *out)
+{
+	if (!value || json_is_null(value)) {
+		buf_puts(out, "-");
+		return;
+	}
+	switch (kind) {
+	case CELL_TEXT:
+	case CELL_LONG:
+		put_text(value, out);
+		break;
+	case CELL_TEXTS:
+		put_texts(value, out);
+		break;
+	case CELL_FLAG:
+		buf_puts(out, json_is_true(value) ? "yes" : "no");
+		break;
+	case CELL_COUNT:
+	case CELL_DUE:
+		put_number(value, text_count, out);
+		break;
+	case CELL_BYTES:
+		put_number(value, text_bytes, out);
+		break;
+	case CELL_AGE:
+		put_age(cli, value, out);
+		break;
+	case CELL_SPAN:
+		put_number(value, text_span, out);
+		break;
+	}
+}
+
+static bool is_right_aligned(enum cell_kind kind)
+{
+	return kind == CELL_COUNT || kind == CELL_DUE || kind == CELL_BYTES;
+}
+
+/* A table while it is laid out; `cells` has the titles as its first row. */
+struct grid {
+	const struct column *columns;
+	size_t width, height;
+	char **cells;
+	size_t *widths;
+};
+
+static void grid_done(struct grid *g)
+{
+	for (size_t i = 0; g->cells && i < g->width * g->height; i++)
+		free(g->cells[i]);
+	free(g->cells);
+	free(g->widths);
+}
+
+static void grid_fill(struct grid *g, const struct cli *cli, const json_t *rows)
+{
+	for (size_t y = 0; y < g->height; y++)
+		for (size_t x = 0; x < g->width; x++) {
+			const struct column *c = &g->columns[x];
+			struct buf text = { 0 };
+			if (y == 0)
+				buf_puts(&text, c->title);
+			else
+				show_value(cli,
+					   json_object_get(json_array_get(rows, y - 1), c->key),
+					   c->kind, &text);
+			size_t w = text_width(buf_text(&text));
+			g->widths[x] = w > g->widths[x] ? w : g->widths[x];
+			g->cells[y * g->width + x] = buf_take(&text);
+		}
+}
+
+/* Shortens a text to `room` columns, with dots where something is missing. */
+static void cut(char *text, size_t room)
+{
+	/* Below that the dots would say more than the text. */
+	if (room < 8 || text_width(text) <= room)
+		return;
+	memcpy(text + text_fit(text, room - 3), "...", 4);
+}
+
+static const char *style_of(const struct grid *g, size_t y, size_t x)
+{
+	const char *text = g->cells[y * g->width + x];
+
+	if (y == 0)
+		return STYLE_BOLD;
+	if (strcmp(text, "-") == 0)
+		return STYLE_DIM;
+	return g->columns[x].kind == CELL_DUE && strcmp(text, "0") != 0 ? STYLE_YELLOW : NULL;
+}
+
+static void print_cell(const struct cli *cli, const struct grid *g, size_t y, size_t x, size_t at)
+{
+	char *text = g->cells[y * g->width + x];
+	const char *style = style_of(g, y, x);
+	bool last = x + 1 == g->width;
+	struct buf CLEANUP(buf_done) out = { 0 };
+
+	if (last && g->columns[x].kind == CELL_LONG && cli->columns > 0)
+		cut(text, at < (size_t)cli->columns ? (size_t)cli->columns - at : 0);
+	int pad = (int)(g->widths[x] - text_width(text));
+	if (is_right_aligned(g->columns[x].kind))
+		buf_printf(&out, "%*s", pad, "");
+	if (style)
+		text_styled(cli, &out, style, text);
+	else
+		buf_puts(&out, text);
+	if (!is_right_aligned(g->columns[x].kind) && !last)
+		buf_printf(&out, "%*s", pad, "");
+	printf("%s%*s", buf_text(&out), last ? 0 : GAP, "");
+}
+
+void show_rows(struct cli *cli, const json_t *rows, const struct column *columns, const char *empty)
+{
+	struct grid CLEANUP(grid_done) g = { .columns = columns };
+
+	if (json_array_size(rows) == 0) {
+		puts(empty);
+		return;
+	}
+	while (columns[g.width].title)
+		g.width++;
+	g.height = json_array_size(rows) + 1;
+	g.cells = mem_zalloc(g.width * g.height, sizeof(char *));
+	g.widths = mem_zalloc(g.width, sizeof(size_t));
+	grid_fill(&g, cli, rows);
+	for (size_t y = 0; y < g.height; y++) {
+		size_t at = 0;
+		for (size_t x = 0; x < g.width; x++) {
+			print_cell(cli, &g, y, x, at);
+			at += g.widths[x] + GAP;
+		}
+		putchar('\n');
+	}
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Output for people: aligned tables made from the daemon's JSON by a table of columns, and numbers,
+ * sizes and times one can read.
+ *
+ * Nothing that came from the daemon reaches the terminal without text_escape(): a message's content
+ * is hostile.
+ */
+#ifndef LAPSE_CLI_SHOW_H
+#define LAPSE_CLI_SHOW_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "cli/cli.h"
+
+enum cell_kind {
+	CELL_TEXT,  /* text, as it is */
+	CELL_LONG,  /* text; as the last column it is cut at the edge of the terminal */
+	CELL_TEXTS, /* an array of texts: "a, b" */
+	CELL_FLAG,  /* true or false: yes or no */
+	CELL_COUNT, /* 1,234,567 */
+	CELL_DUE,   /* the same, in colour above 0 */
+	CELL_BYTES, /* 1.2 MiB */
+	CELL_AGE,   /* a time: 3m ago, in 2h */
+	CELL_SPAN,  /* milliseconds: 1d 2h */
+};
+
+struct column {
+	const char *title; /* NULL ends a table of columns */
+	const char *key;   /* of the row's JSON object; null and missing are shown as - */
+	enum cell_kind kind;
+};
+
+/* With --json prints the answer as it came and returns true: the command is done. */
+bool show_json(const struct cli *cli, const struct answer *answer);
+
+/* Prints an array of objects as a table, or `empty` when there are none. */
+void show_rows(struct cli *cli, const json_t *rows, const struct column *columns,
+	       const char *empty);
+
+/* One value in the way of a column. */
+void show_value(const struct cli *cli, const json_t *value, enum cell_kind kind, struct buf *out);
+
+/* Without trust: control characters, bidirectional overrides and the like become \n, \x1b, \u202e;
+ * bytes that are not UTF-8 become \xff. */
+void text_escape(struct buf *out, const char *bytes, size_t n);
+
+/* Columns of a terminal that escaped text takes. */
+size_t text_width(const char *text);
+
+/* Bytes of `text` that fit into so many columns. */
+size_t text_fit(const char *text, size_t columns);
+
+void text_span(struct buf *out, int64_t ms);
+void text_age(struct buf *out, lapse_ms then, lapse_ms now);
+void text_count(struct buf *out, int64_t n);
+void text_bytes(struct buf *out, int64_t n);
+
+/* Writes escapes only where colour is wanted. */
+#define STYLE_BOLD "1"
+#define STYLE_DIM "2"
+#define STYLE_RED "31"
+#define STYLE_GREEN "32"
+#define STYLE_YELLOW "33"
+void text_styled(const struct cli *cli, struct buf *out, const char *style, const char *text);
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text half of show.h: escaping, width, and numbers people can read. */
+#include <inttypes.h>
+#include <string.h>
+#include <wchar.h>
+
+#include "base/id.h"
+#include "cli/show.h"
+
+/* Code points that move the cursor, turn the text around, hide, or start a sequence. */
+static const struct {
+	uint32_t first, last;
+} HOSTILE[] = {
+	{ 0x00, 0x1f },     { 0x7f, 0x9f },     { 0x61c, 0x61c },
+	{ 0x200e, 0x200f }, { 0x2028, 0x202e }, { 0x2066, 0x2069 },
+	{ 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
+};
+
+static bool is_hostile(uint32_t c)
+{
+	for (size_t i = 0; i < ARRAY_LEN(HOSTILE); i++)
+		if (c >= HOSTILE[i].first && c <= HOSTILE[i].last)
+			return true;
+	return false;
+}
+
+/* The code point at `s` and its bytes; 0 bytes when it is no UTF-8. */
+static size_t decode(const char *s, size_t n, uint32_t *ret)
+{
+	unsigned char c = (unsigned char)s[0];
+	size_t len = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+
+	if (len > n || !utf8_is_valid(s, len, false))
+		return 0;
+	uint32_t code = len == 1 ? c : c & (0xffu >> (len + 1));
+	for (size_t i = 1; i < len; i++)
+		code = code << 6 | ((unsigned char)s[i] & 0x3f);
+	*ret = code;
+	return len;
+}
+
+static void put_escaped(struct buf *out, uint32_t c)
+{
+	if (c == '\n')
+		buf_puts(out, "\\n");
+	else if (c == '\t')
+		buf_puts(out, "\\t");
+	else if (c == '\r')
+		buf_puts(out, "\\r");
+	else if (c < 0x100)
+		buf_printf(out, "\\x%02" PRIx32, c);
+	else
+		buf_printf(out, c < 0x10000 ? "\\u%04" PRIx32 : "\\U%08" PRIx32, c);
+}
+
+void text_escape(struct buf *out, const char *bytes, size_t n)
+{
+	uint32_t c;
+
+	for (size_t i = 0; i < n;) {
+		size_t len = decode(bytes + i, n - i, &c);
+		if (len == 0)
+			put_escaped(out, (unsigned char)bytes[i]);
+		else if (is_hostile(c))
+			put_escaped(out, c);
+		else
+			buf_add(out, bytes + i, len);
+		i += len ? len : 1;
+	}
+}
+
+/* Bytes of the character at `text`, which is not empty, and the columns it takes. */
+static size_t measure(const char *text, size_t n, size_t *ret_columns)
+{
+	uint32_t c;
+	size_t len = decode(text, n, &c);
+	int own = len ? wcwidth((wchar_t)c) : 1;
+
+	*ret_columns = own < 0 ? 1 : (size_t)own;
+	return len ? len : 1;
+}
+
+size_t text_width(const char *text)
+{
+	size_t n = strlen(text), width = 0, own;
+
+	for (size_t i = 0; i < n; width += own)
+		i += measure(text + i, n - i, &own);
+	return width;
+}
+
+size_t text_fit(const char *text, size_t columns)
+{
+	size_t n = strlen(text), i = 0, own;
+
+	while (i < n) {
+		size_t len = measure(text + i, n - i, &own);
+		if (own > columns)
+			break;
+		columns -= own;
+		i += len;
+	}
+	return i;
+}
+
+void text_span(struct buf *out, int64_t ms)
+{
+	static const struct {
+		const char *name;
+		int64_t ms;
+	} units[] = {
+		{ "d", 86400000 }, { "h", 3600000 }, { "m", 60000 }, { "s", 1000 }, { "ms", 1 }
+	};
+	int shown = 0;
+
+	if (ms <= 0)
+		buf_puts(out, "0s");
+	for (size_t i = 0; i < ARRAY_LEN(units) && shown < 2 && ms > 0; i++) {
+		int64_t n = ms / units[i].ms;
+		if (n == 0 && shown == 0)
+			continue;
+		if (n > 0)
+			buf_printf(out, "%s%" PRId64 "%s", shown ? " " : "", n, units[i].name);
+		ms %= units[i].ms;
+		shown++;
+	}
+}
+
+static void put_coarse(struct buf *out, int64_t ms)
+{
+	if (ms < 60000)
+		buf_printf(out, "%" PRId64 "s", ms / 1000);
+	else if (ms < 3600000)
+		buf_printf(out, "%" PRId64 "m", ms / 60000);
+	else if (ms < 2 * INT64_C(86400000))
+		buf_printf(out, "%" PRId64 "h", ms / 3600000);
+	else
+		buf_printf(out, "%" PRId64 "d", ms / 86400000);
+}
+
+void text_age(struct buf *out, lapse_ms then, lapse_ms now)
+{
+	int64_t age = time_sub(now, then);
+
+	if (age > -1000 && age < 1000) {
+		buf_puts(out, "now");
+	} else if (age < 0) {
+		buf_puts(out, "in ");
+		put_coarse(out, time_sub(then, now));
+	} else {
+		put_coarse(out, age);
+		buf_puts(out, " ago");
+	}
+}
+
+void text_count(struct buf *out, int64_t n)
+{
+	char digits[24];
+	int len = snprintf(digits, sizeof(digits), "%" PRId64, n);
+
+	for (int i = 0; i < len; i++) {
+		buf_putc(out, digits[i]);
+		int left = len - 1 - i;
+		if (left > 0 && left % 3 == 0 && digits[i] != '-')
+			buf_putc(out, ',');
+	}
+}
+
+void text_bytes(struct buf *out, int64_t n)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double value = (double)n;
+	size_t unit = 0;
+
+	while (value >= 1024 && unit + 1 < ARRAY_LEN(units)) {
+		value /= 1024;
+		unit++;
+	}
+	buf_printf(out, unit && value < 100 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+void text_styled(const struct cli *cli, struct buf *out, const char *style, const char *text)
+{
+	if (cli->colour)
+		buf_printf(out, "\033[%sm%s\033[0m", style, text);
+	else
+		buf_puts(out, text);
+}

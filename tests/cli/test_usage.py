@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line itself, help, the manual page, and the commands that ask no daemon."""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from runner import LAPSE, ROOT, Lapse, clean_environment
+
+run = Lapse("http://127.0.0.1:1")  # nothing listens there: none of these may ask
+
+
+def commands():
+    """The names in the help's list of commands."""
+    text = subprocess.run([LAPSE, "help"], capture_output=True, check=True, text=True).stdout
+    part = text.split("Commands:\n")[1].split("\n\n")[0]
+    return [line[2:26].strip() for line in part.splitlines() if not line.startswith("   ")]
+
+
+@pytest.mark.parametrize("words, says", [
+    ([], "a command is missing"),
+    (["nonsense"], "unknown command 'nonsense'"),
+    (["hold"], "'hold' needs a second word"),
+    (["hold", "nonsense"], "unknown command 'hold nonsense'"),
+    (["matrix", "x"], "unexpected argument 'x'"),
+    (["matrix", "--nonsense"], "unknown option '--nonsense'"),
+    (["matrix", "--unread"], "unknown option '--unread'"),
+    (["matrix", "-x"], "unknown option '-x'"),
+    (["--unread", "inbox", "a"], "unknown option '--unread'"),
+    (["matrix", "--json=yes"], "--json takes no value"),
+    (["matrix", "--url"], "--url needs a value: URL"),
+    (["matrix", "--url", "a", "--url", "b"], "--url is given twice"),
+    (["matrix", "--token", "secret"], "unknown option '--token'"),
+    (["send"], "AGENT is missing"),
+    (["send", "a", "hi"], "--from NAME is missing"),
+    (["send", "a", "hi", "more", "--from", "b"], "unexpected argument 'more'"),
+    (["send", "a", "--from", "b"], "standard input is empty"),
+    (["send", "a", "hi", "--from", "b", "--metadata", "[1]"], "--metadata must be a JSON object"),
+    (["send", "a", "hi", "--from", "b", "--metadata", "{"], "--metadata must be a JSON object"),
+    (["inbox"], "AGENT is missing"),
+    (["inbox", "a", "--limit", "0"], "--limit must be a whole number from 1, not '0'"),
+    (["inbox", "a", "--limit", "-1"], "whole number"),
+    (["inbox", "a", "--limit", "1e3"], "whole number"),
+    (["inbox", "a", "--limit", "99999999999999999999"], "whole number"),
+    (["inbox", "a", "--wait", "30"], "a duration like"),
+    (["inbox", "a", "--wait", "-1s"], "a duration like"),
+    (["inbox", "a", "--wait", "1w"], "a duration like"),
+    (["inbox", "a", "--wait", "1.5h"], "a duration like"),
+    (["inbox", "a", "--wait", "999999999999999999d"], "a duration like"),
+    (["inbox", "a", "--wait", ""], "a duration like"),
+    (["read", "a"], "give ids, or --before, or --all"),
+    (["read", "a", "0123456789abcdef", "--all"], "give ids, or --before, or --all"),
+    (["read", "a", "--before", "1h", "--all"], "give ids, or --before, or --all"),
+    (["read", "a", "--before", "yesterday"], "--before must be a time like"),
+    (["sweep"], "SCHEDULER is missing"),
+    (["hold", "place", "messages", "k"], "--reason TEXT is missing"),
+    (["hold", "place", "messages"], "KEY is missing"),
+    (["hold", "place", "m", "k", "--reason", "r", "--until", "soon"], "--until must be a time like"),
+    (["token", "create"], "--owner NAME is missing"),
+    (["token", "create", "--owner", "x", "--ttl", "forever"], "--ttl must be a duration"),
+    (["restore", "file"], "--data-dir DIR is missing"),
+    (["restore", "--data-dir", "d"], "FILE is missing"),
+    (["help", "nonsense"], "unknown command 'nonsense'"),
+    (["help", "hold", "nonsense"], "unknown command 'hold nonsense'"),
+    (["matrix", "--owner", "a/b"], "--owner"),
+    (["send", "a", "hi", "--from", b"\xff"], "--from is not UTF-8"),
+    (["send", "a", b"\xff", "--from", "b"], "not UTF-8"),
+    (["send", "a", "hi", "--from", "b", "--to", b"\xff"], "not UTF-8"),
+])
+def test_usage_error(words, says):
+    ran = run(*words, code=2)
+    assert says in ran.err and ran.out == "", repr(ran)
+
+
+def test_usage_error_shows_the_synopsis():
+    assert "usage: lapse send AGENT [CONTENT|-] --from NAME [--to AGENT]..." in run("send", code=2).err
+
+
+@pytest.mark.parametrize("name", commands())
+def test_help_of_every_command(name):
+    words = name.split()
+    shown = run(*words, "--help").out
+    assert shown.startswith(f"usage: lapse {name}") and "Exit codes:" in shown
+    assert run("help", *words).out == shown
+    assert run(*words, "-h").out == shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_every_command_of_the_contract_is_there():
+    assert commands() == ["status", "matrix", "send", "inbox", "read", "sweep", "hold place", "hold ls",
+                          "hold rm", "token create", "token ls", "token revoke", "config", "backup",
+                          "restore", "help", "version"]
+
+
+def test_help_of_a_group():
+    assert run("hold", "--help").out == run("help", "hold").out
+    assert "hold place" in run("help", "hold").out and "token ls" not in run("help", "hold").out
+
+
+def test_help_and_version_alone():
+    assert run("--help").out == run("help").out
+    assert run("--version").out == run("version").out == f"lapse {run.json('version')['version']}\n"
+
+
+def test_exit_codes_are_documented():
+    shown = run("help").out
+    for code in (0, 1, 2, 3, 4, 5, 6, 130):
+        assert f"\n  {code} " in shown
+
+
+def test_manual_page_is_up_to_date():
+    page = (ROOT / "docs" / "man" / "lapse.1").read_text()
+    assert page == run("help", "--man").out, "make it anew: lapse help --man > docs/man/lapse.1"
+
+
+@pytest.mark.skipif(shutil.which("man") is None, reason="needs man-db")
+def test_manual_page_has_no_warnings():
+    done = subprocess.run(["man", "-l", "--warnings", "-E", "UTF-8", str(ROOT / "docs" / "man" / "lapse.1")],
+                          capture_output=True, text=True, check=True,
+                          env={**os.environ, "MANROFFSEQ": "", "MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
+    assert done.stderr == ""
+    for name in commands():
+        assert f"lapse {name}" in done.stdout
+
+
+# config ------------------------------------------------------------------------------------------
+
+def test_config_defaults():
+    rows = {row["name"]: row for row in run.json("config")["data"]}
+    assert rows["message_ttl_ms"] == {
+        "name": "message_ttl_ms", "value": 86400000, "default": 86400000, "min": 1,
+        "max": rows["message_ttl_ms"]["max"], "unit": "ms", "help": rows["message_ttl_ms"]["help"]}
+    assert rows["behind_tls_proxy"]["value"] is False and rows["listen"]["value"] == "127.0.0.1:7878"
+    shown = run("config").out
+    assert all(name in shown and row["help"] in shown for name, row in rows.items())
+
+
+def test_config_file_then_environment(tmp_path):
+    (tmp_path / "lapse.conf").write_text("message_ttl_ms = 5\nmessage_sweep_ms = 20\n")
+
+    def values(*words, **env):
+        return {row["name"]: row["value"] for row in run.json("config", *words, env=env)["data"]}
+
+    seen = values("--config", str(tmp_path / "lapse.conf"), LAPSE_MESSAGE_SWEEP_MS="30")
+    assert (seen["message_ttl_ms"], seen["message_sweep_ms"]) == (5, 30)
+    assert values(LAPSE_CONFIG=str(tmp_path / "lapse.conf"))["message_ttl_ms"] == 5
+
+
+@pytest.mark.parametrize("env, says", [({"LAPSE_MESSAGE_TTL_MS": "0"}, "out of range"),
+                                       ({"LAPSE_MESAGE_TTL_MS": "1"}, "unknown setting"),
+                                       ({"LAPSE_CONFIG": "/nonexistent"}, "cannot read")])
+def test_config_mistakes(env, says):
+    assert says in run("config", code=2, env=env).err
+
+
+# restore -----------------------------------------------------------------------------------------
+
+def test_restore_of_a_missing_file(tmp_path):
+    run("restore", str(tmp_path / "none.db"), "--data-dir", str(tmp_path / "data"), code=5)
+
+
+def test_restore_of_something_else(tmp_path):
+    (tmp_path / "text.db").write_text("not a database " * 1000)
+    run("restore", str(tmp_path / "text.db"), "--data-dir", str(tmp_path / "data"), code=1)
+    assert not (tmp_path / "data" / "lapse.db").exists()
+
+
+@pytest.mark.parametrize("typed", [b"n\n", b"\n"])
+def test_restore_asks_on_a_terminal(tmp_path, typed):
+    code, shown = run.on_terminal("restore", "x.db", "--data-dir", str(tmp_path / "data"), typed=typed)
+    assert code == 1 and "[y/N]" in shown and "nothing was changed" in shown
+    assert not (tmp_path / "data").exists()
+
+
+def test_no_arguments_means_no_leak_of_the_environment():
+    done = subprocess.run([LAPSE, "config"], capture_output=True, text=True, check=True,
+                          env=clean_environment(LAPSE_TOKEN="very-secret"))
+    assert "very-secret" not in done.stdout + done.stderr
