@@ -12,7 +12,7 @@ PYTEST = LAPSED=$(CURDIR)/$(BUILD)/lapsed LAPSE=$(CURDIR)/$(BUILD)/lapse \
 .DEFAULT_GOAL := release
 
 .PHONY: release run test check bench asan tsan coverage format lint install clean help \
-	deps deps-test deps-bench build unit test-api test-cli test-durability
+	docs deps deps-test deps-bench build unit test-api test-cli test-durability
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +49,7 @@ test-durability: build ## kill -9, power loss, full disk: the long form
 
 test: build ## all tests, the long suites in their short form
 	@ctest --test-dir $(BUILD) --output-on-failure
-	@$(PYTEST) -n 2 tests/api tests/cli
+	@$(PYTEST) -n 2 tests/api tests/cli tests/docs
 	@LAPSE_KILL_ROUNDS=$${LAPSE_KILL_ROUNDS:-20} $(PYTEST) tests/durability
 
 check: lint test asan ## what CI runs: format, lint, gcc and clang, all tests, ASan and UBSan, coverage
@@ -69,6 +69,10 @@ coverage: ## what the tests reach, as a table
 
 bench: deps-bench release ## every benchmark with its peers, into bench/results/
 	@$(PYTHON) bench/run.py --build build $(BENCH_ARGS)
+
+docs: build ## write docs/matrix.md and the manual pages anew
+	@WRITE_DOCS=1 $(PYTEST) tests/docs
+	@$(BUILD)/lapse help --man > docs/man/lapse.1
 
 format: deps-test ## rewrite the sources in the house's format
 	@clang-format -i $$(git ls-files '*.c' '*.h')

@@ -7,28 +7,9 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/help.h"
 
 #define EXIT_SETTINGS 2
-
-static void print_help(void)
-{
-	struct buf out = { 0 };
-
-	buf_puts(&out,
-		 "Usage: lapsed [OPTION…]\n\n"
-		 "Gives everything an agent fleet leaves behind a lifetime, and enforces it.\n"
-		 "Runs in the foreground, logs JSON lines to standard error, prints one line with\n"
-		 "its address when it is ready, and ends cleanly on SIGTERM.\n\nOptions:\n"
-		 "  --config FILE                        lines 'name = value'; file < environment "
-		 "< option\n"
-		 "  --help, --version\n");
-	settings_help(&out);
-	buf_puts(&out,
-		 "\nEvery option is also an environment variable (--message-ttl-ms is\n"
-		 "LAPSE_MESSAGE_TTL_MS) and a line of the file (message_ttl_ms = 86400000).\n");
-	fputs(buf_text(&out), stdout);
-	buf_done(&out);
-}
 
 static int start(int argc, char **argv)
 {
@@ -51,13 +32,23 @@ static int start(int argc, char **argv)
 	return status;
 }
 
+static int print(void (*write)(struct buf *out))
+{
+	struct buf out = { 0 };
+
+	write(&out);
+	fputs(buf_text(&out), stdout);
+	buf_done(&out);
+	return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-			print_help();
-			return EXIT_SUCCESS;
-		}
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+			return print(help_write);
+		if (strcmp(argv[i], "--man") == 0)
+			return print(help_write_man);
 		if (strcmp(argv[i], "--version") == 0) {
 			puts("lapsed " LAPSE_VERSION);
 			return EXIT_SUCCESS;

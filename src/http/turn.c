@@ -328,20 +328,33 @@ static void run_writes(struct server *s, struct request *const *batch, size_t n)
 	conclude_all(batch, n);
 }
 
+/* Takes the queued requests of one kind, oldest first. */
+static size_t take(struct server *s, enum route_tx kind, struct request *out[TURN_MAX])
+{
+	size_t n = 0;
+
+	for (struct list *l = s->queue.next, *next; l != &s->queue && n < TURN_MAX; l = next) {
+		struct request *r = CONTAINER_OF(l, struct request, link);
+		next = l->next;
+		if (r->route->tx != kind)
+			continue;
+		list_remove(l);
+		out[n++] = r;
+	}
+	return n;
+}
+
 void turn_run(struct server *s)
 {
-	struct request *batch[TX_WRITE + 1][TURN_MAX] = { 0 };
-	size_t n[TX_WRITE + 1] = { 0 };
-	struct list *l;
+	struct request *batch[TURN_MAX];
+	size_t n = take(s, TX_NONE, batch);
 
-	for (size_t i = 0; i < TURN_MAX && (l = list_shift(&s->queue)); i++) {
-		struct request *r = CONTAINER_OF(l, struct request, link);
-		batch[r->route->tx][n[r->route->tx]++] = r;
-	}
-	if (n[TX_NONE])
-		run_plain(batch[TX_NONE], n[TX_NONE]);
-	if (n[TX_READ])
-		run_reads(s, batch[TX_READ], n[TX_READ]);
-	if (n[TX_WRITE])
-		run_writes(s, batch[TX_WRITE], n[TX_WRITE]);
+	if (n > 0)
+		run_plain(batch, n);
+	n = take(s, TX_READ, batch);
+	if (n > 0)
+		run_reads(s, batch, n);
+	n = take(s, TX_WRITE, batch);
+	if (n > 0)
+		run_writes(s, batch, n);
 }

@@ -206,7 +206,7 @@ struct db_query db_query(struct db *db, const struct db_stmt *stmt)
 			grow_slots(db);
 		*slot_of(db, stmt) = prepared;
 	}
-	assert(!prepared->open);
+	assert(prepared && !prepared->open);
 	prepared->open = true;
 	q.prepared = prepared;
 	return q;
