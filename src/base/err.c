@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/id.h"
+
 const char *err_name(int err)
 {
 	switch (err) {
@@ -42,6 +44,8 @@ int problem_set(struct problem *p, int err, const char *field, const char *forma
 	va_start(ap, format);
 	vsnprintf(p->message, sizeof(p->message), format, ap);
 	va_end(ap);
+	utf8_repair(p->field); /* a cut may have gone through a character */
+	utf8_repair(p->message);
 	return err;
 }
 

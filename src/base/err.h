@@ -34,6 +34,7 @@
 	X(EIO, 19, "input/output error")                                                           \
 	X(ECORRUPT, 20, "the store is damaged")                                                    \
 	X(EVERSION, 21, "the store belongs to a newer version")                                    \
+	X(EPRECONDITION, 23, "the resource has changed")                                           \
 	X(EUNKNOWN, 22, "the outcome of the commit is unknown")
 
 enum lapse_error {

@@ -37,15 +37,22 @@ void id_format(int64_t id, char out[ID_TEXT_LEN + 1])
 	out[ID_TEXT_LEN] = '\0';
 }
 
+static int hex_digit(char c)
+{
+	const char *digit = c ? strchr(HEX, c) : NULL;
+
+	return digit ? (int)(digit - HEX) : -1;
+}
+
 bool id_parse(const char *text, int64_t *ret)
 {
 	uint64_t u = 0;
 
 	for (int i = 0; i < ID_TEXT_LEN; i++) {
-		const char *digit = text[i] ? strchr(HEX, text[i]) : NULL;
-		if (!digit)
+		int digit = hex_digit(text[i]);
+		if (digit < 0)
 			return false;
-		u = u << 4 | (uint64_t)(digit - HEX);
+		u = u << 4 | (uint64_t)digit;
 	}
 	if (text[ID_TEXT_LEN] != '\0' || u > INT64_MAX)
 		return false;
@@ -87,6 +94,18 @@ void hex_encode(const void *bytes, size_t n, char *out)
 	*out = '\0';
 }
 
+bool hex_decode(const char *text, char *out)
+{
+	for (; *text; text += 2) {
+		int high = hex_digit(text[0]), low = high < 0 ? -1 : hex_digit(text[1]);
+		if (low < 0)
+			return false;
+		*out++ = (char)(high << 4 | low);
+	}
+	*out = '\0';
+	return true;
+}
+
 /* The length of the sequence that starts at p, 0 when it is not one; *ret_rune is its value. */
 static size_t utf8_sequence(const unsigned char *p, size_t n, uint32_t *ret_rune)
 {
@@ -126,6 +145,23 @@ bool utf8_is_valid(const char *bytes, size_t n, bool printable)
 		n -= len;
 	}
 	return true;
+}
+
+void utf8_repair(char *text)
+{
+	unsigned char *p = (unsigned char *)text;
+	size_t n = strlen(text);
+
+	while (n > 0) {
+		uint32_t rune;
+		size_t len = utf8_sequence(p, n, &rune);
+		if (len == 0) {
+			*p = '?';
+			len = 1;
+		}
+		p += len;
+		n -= len;
+	}
 }
 
 bool id_is_valid(const char *text, const char **ret_why)

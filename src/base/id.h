@@ -36,6 +36,12 @@ int64_t id_random(void);
 void random_bytes(void *out, size_t n);
 void hex_encode(const void *bytes, size_t n, char *out); /* 2n digits and a NUL */
 
+/* The bytes of lower-case hex digits, and a NUL; false when the text is something else. */
+bool hex_decode(const char *text, char *out);
+
+/* Makes text valid UTF-8 by putting '?' in the place of bytes that are not. */
+void utf8_repair(char *text);
+
 /* Whether a client may use this as the name of an agent, a key, a holder: 1–128 bytes of
  * printable UTF-8 without control characters and '/'. On false `*ret_why` says what is wrong. */
 bool id_is_valid(const char *text, const char **ret_why);

@@ -25,6 +25,7 @@ enum outcome outcome_of_error(int err)
 	case LAPSE_EINVAL:
 	case LAPSE_EMETHOD:
 	case LAPSE_ECONFLICT:
+	case LAPSE_EPRECONDITION:
 	case LAPSE_EEXPIRED:
 	case LAPSE_ETOOLARGE:
 	case LAPSE_EMEDIATYPE:

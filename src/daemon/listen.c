@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -24,15 +25,24 @@ static bool address_is_loopback(const struct sockaddr *a)
 	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
+static bool is_port(const char *text)
+{
+	size_t n = strspn(text, "0123456789");
+
+	return n > 0 && n <= 5 && text[n] == '\0' && atoi(text) <= 65535;
+}
+
 /* "[::1]:80" and "host:80" into their parts. */
 static int split(const char *address, char host[256], char port[16], struct problem *p)
 {
 	const char *colon = strrchr(address, ':');
 	size_t n = colon ? (size_t)(colon - address) : 0;
 
-	if (!colon || n == 0 || n >= 256 || strlen(colon + 1) == 0 || strlen(colon + 1) >= 16)
-		return problem_set(p, LAPSE_EINVAL, "listen",
-				   "listen: '%.80s' must be HOST:PORT or unix:PATH", address);
+	if (!colon || n == 0 || n >= 256 || !is_port(colon + 1))
+		return problem_set(
+			p, LAPSE_EINVAL, "listen",
+			"listen: '%.80s' must be HOST:PORT (port 0 to 65535) or unix:PATH",
+			address);
 	if (address[0] == '[' && address[n - 1] == ']')
 		snprintf(host, 256, "%.*s", (int)(n - 2), address + 1);
 	else

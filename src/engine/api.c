@@ -180,10 +180,26 @@ int hold_api_get(struct call *c)
 	return r;
 }
 
+static int check_hold_match(struct call *c)
+{
+	struct buf CLEANUP(buf_done) json = { 0 };
+	struct hold h;
+
+	if (!c->if_match)
+		return LAPSE_OK;
+	int r = hold_get(c->tx, &c->arena, c->owner, c->params[0], c->params[1], &h);
+	if (r < 0)
+		return r;
+	write_hold(&json, &h);
+	return call_check_match(c, &json);
+}
+
 int hold_api_delete(struct call *c)
 {
-	int r = hold_release(c->tx, c->owner, c->params[0], c->params[1]);
+	int r = check_hold_match(c);
 
+	if (r == LAPSE_OK)
+		r = hold_release(c->tx, c->owner, c->params[0], c->params[1]);
 	if (r == LAPSE_ENOTFOUND)
 		return no_such_hold(c);
 	if (r < 0)

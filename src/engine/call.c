@@ -3,7 +3,34 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+void call_etag(const char *json, size_t n, char out[ETAG_LEN + 1])
+{
+	snprintf(out, ETAG_LEN + 1, "\"%016llx\"", (unsigned long long)XXH3_64bits(json, n));
+}
+
+int call_check_match(struct call *c, const struct buf *json)
+{
+	char etag[ETAG_LEN + 1];
+
+	call_etag(buf_text(json), json->len, etag);
+	if (!c->if_match || strcmp(c->if_match, "*") == 0 || strstr(c->if_match, etag))
+		return LAPSE_OK;
+	return problem_set(&c->problem, LAPSE_EPRECONDITION, "If-Match",
+			   "it has changed since you looked; its ETag is %s now", etag);
+}
+
+lapse_ms call_wait_left(const struct call *c, lapse_ms ms)
+{
+	lapse_us waited = clock_mono(c->engine->clock) - c->began;
+
+	return c->stopping || waited / 1000 >= ms ? 0 : ms - waited / 1000;
+}
 
 int call_park(struct call *c, const char *key, lapse_ms ms)
 {
@@ -112,12 +139,37 @@ const struct json_field PAGE_FIELDS[] = {
 	{ 0 },
 };
 
+static int bad_cursor(struct problem *p)
+{
+	return problem_set(p, LAPSE_EINVAL, "after",
+			   "after is not a cursor: use next_cursor of the page before");
+}
+
+const char *page_text_cursor(struct arena *arena, const char *text)
+{
+	char *out = arena_alloc(arena, 2 * strlen(text) + 1);
+
+	hex_encode(text, strlen(text), out);
+	return out;
+}
+
+int page_after_text(const struct page *page, struct arena *arena, const char **ret,
+		    struct problem *p)
+{
+	char *text = arena_alloc(arena, strlen(page->after) / 2 + 1);
+	const char *why;
+
+	if (!hex_decode(page->after, text) || !id_is_valid(text, &why))
+		return bad_cursor(p);
+	*ret = text;
+	return LAPSE_OK;
+}
+
 int page_before(const struct page *page, int64_t *ret_before, struct problem *p)
 {
 	*ret_before = INT64_MAX;
 	if (page->after && !id_parse(page->after, ret_before))
-		return problem_set(p, LAPSE_EINVAL, "after",
-				   "after is not a cursor: use next_cursor of the page before");
+		return bad_cursor(p);
 	return LAPSE_OK;
 }
 

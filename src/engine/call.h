@@ -48,7 +48,8 @@ struct call {
 	const char *params[CALL_PARAMS_MAX]; /* of the path, in order, decoded */
 	struct call_arg query[CALL_QUERY_MAX];
 	size_t query_count;
-	json_t *body; /* NULL = an empty body */
+	json_t *body;         /* NULL = an empty body */
+	const char *if_match; /* the ETag the caller relies on; NULL = any */
 
 	/* The reply. */
 	int status; /* 200 unless the handler sets another */
@@ -62,7 +63,7 @@ struct call {
 	int runs;       /* how often the handler has run before */
 	bool stopping;  /* the daemon ends: do not wait any more */
 	bool timed_out; /* the wait of call_park() is over */
-	lapse_ms began; /* wall clock of the first run */
+	lapse_us began; /* monotonic: when it ran first */
 	void *state;
 	call_fn *next; /* what runs next; the handler itself unless it said otherwise */
 	const char *park_key;
@@ -72,6 +73,9 @@ struct call {
 	/* Given by whoever runs calls: makes a call that waits run again. */
 	void (*wake)(struct call *c);
 };
+
+/* What is left of a wait of `ms` that began with the first run; 0 when the daemon ends. */
+lapse_ms call_wait_left(const struct call *c, lapse_ms ms);
 
 /* Wait until the key is woken (engine/wait.h), or at most `ms`. */
 int call_park(struct call *c, const char *key, lapse_ms ms);
@@ -88,6 +92,12 @@ int call_query(struct call *c, const struct json_field *fields, void *out);
 
 /* A parameter of the path that must be an id given by a client. */
 int call_id_param(struct call *c, int index, const char *name, const char **ret);
+
+/* The ETag of a resource is a hash of its JSON. LAPSE_EPRECONDITION when the caller relies on
+ * another state than `json`. */
+#define ETAG_LEN 18
+void call_etag(const char *json, size_t n, char out[ETAG_LEN + 1]);
+int call_check_match(struct call *c, const struct buf *json);
 
 /* Lists: `limit` and `after` of the query, and the frame around the items. */
 struct page {
@@ -110,6 +120,11 @@ struct page_writer {
 void page_begin(struct page_writer *w, struct buf *out, const struct page *page);
 bool page_item(struct page_writer *w, int64_t id);
 void page_end(struct page_writer *w);
+
+/* Cursors of lists ordered by a text: its bytes in hex. */
+const char *page_text_cursor(struct arena *arena, const char *text);
+int page_after_text(const struct page *page, struct arena *arena, const char **ret,
+		    struct problem *p);
 
 /* The closing part of a list, for cursors of another kind: NULL = no further page. */
 void page_close(struct buf *out, const char *next_cursor);

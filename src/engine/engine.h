@@ -54,6 +54,7 @@ struct engine {
 	struct idgen ids;
 	lapse_ms restored_at; /* 0 = never restored */
 
+	bool store_failing; /* the last write transaction could not begin or commit */
 	struct histogram commit_seconds;
 	struct histogram expiry_lag;
 };

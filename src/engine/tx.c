@@ -21,7 +21,10 @@ static void init(struct tx *tx, struct engine *engine, bool write)
 int tx_begin(struct tx *tx, struct engine *engine)
 {
 	init(tx, engine, true);
-	return db_begin(tx->db, &tx->now);
+	int r = db_begin(tx->db, &tx->now);
+	if (r < 0)
+		engine->store_failing = true;
+	return r;
 }
 
 int tx_begin_read(struct tx *tx, struct engine *engine)
@@ -62,6 +65,8 @@ int tx_commit(struct tx *tx)
 
 	if (r == LAPSE_OK)
 		r = db_commit(tx->db);
+	if (tx->write)
+		tx->engine->store_failing = r < 0;
 	if (r < 0) {
 		tx_rollback(tx);
 		return r;

@@ -21,12 +21,6 @@ static bool store_answers(struct engine *e)
 	return db_step(&q) > 0;
 }
 
-/* Whether the last write turn could commit; a store that reads but does not write is not ready. */
-static bool store_writes(const struct call *c)
-{
-	return !request_of_call(c)->server->store_failing;
-}
-
 int probe_api_ready(struct call *c)
 {
 	struct engine *e = c->engine;
@@ -34,7 +28,7 @@ int probe_api_ready(struct call *c)
 
 	if (!store_answers(e))
 		json_text(&reasons, "the store does not answer");
-	if (!store_writes(c))
+	if (e->store_failing)
 		json_text(&reasons, "the store refuses writes");
 	for (size_t i = 0; i < e->schedulers_count; i++)
 		if (schedule_is_stalled(e, &e->schedulers[i]))

@@ -24,6 +24,8 @@ int http_status_of(enum lapse_error err)
 		return 409;
 	case LAPSE_EEXPIRED:
 		return 410;
+	case LAPSE_EPRECONDITION:
+		return 412;
 	case LAPSE_ETOOLARGE:
 		return 413;
 	case LAPSE_EMEDIATYPE:
@@ -70,6 +72,8 @@ const char *http_code_of(enum lapse_error err)
 		return "conflict";
 	case LAPSE_EEXPIRED:
 		return "expired";
+	case LAPSE_EPRECONDITION:
+		return "precondition_failed";
 	case LAPSE_ETOOLARGE:
 		return "too_large";
 	case LAPSE_EMEDIATYPE:

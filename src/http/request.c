@@ -7,9 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "http/auth.h"
 #include "http/reply.h"
 #include "http/server.h"
@@ -43,30 +40,52 @@ static bool peer_is_loopback(struct MHD_Connection *mhd)
 	return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
 }
 
-static enum MHD_Result look_for_forwarded(void *arg, enum MHD_ValueKind kind, const char *key,
-					  const char *value)
+/* What a walk over all headers finds. */
+struct header_facts {
+	bool forwarded;
+	int hosts, lengths, encodings;
+};
+
+static enum MHD_Result note_header(void *arg, enum MHD_ValueKind kind, const char *key,
+				   const char *value)
 {
+	struct header_facts *f = arg;
+
 	(void)kind;
 	(void)value;
-	if (strcasecmp(key, "Forwarded") != 0 && strncasecmp(key, "X-Forwarded-", 12) != 0)
-		return MHD_YES;
-	*(bool *)arg = true;
-	return MHD_NO;
+	f->hosts += strcasecmp(key, "Host") == 0;
+	f->lengths += strcasecmp(key, "Content-Length") == 0;
+	f->encodings += strcasecmp(key, "Transfer-Encoding") == 0;
+	f->forwarded |=
+		strcasecmp(key, "Forwarded") == 0 || strncasecmp(key, "X-Forwarded-", 12) == 0;
+	return MHD_YES;
 }
 
-static int authenticate(struct request *r)
+/* A proxy in front might read an ambiguous request in another way than we do. */
+static int check_framing(struct request *r, struct header_facts *ret)
+{
+	struct header_facts f = { 0 };
+
+	MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, note_header, &f);
+	*ret = f;
+	if (f.hosts <= 1 && f.lengths + f.encodings <= 1)
+		return LAPSE_OK;
+	r->close_after = true;
+	return problem_set(&r->call.problem, LAPSE_EINVAL, NULL,
+			   "Host, Content-Length or Transfer-Encoding is given more than once");
+}
+
+static int authenticate(struct request *r, bool forwarded)
 {
 	struct auth_request a = { .loopback = peer_is_loopback(r->mhd),
 				  .authorization = header(r, "Authorization"),
 				  .owner = header(r, "X-Lapse-Owner"),
 				  .host = header(r, "Host"),
 				  .origin = header(r, "Origin"),
-				  .fetch_site = header(r, "Sec-Fetch-Site") };
+				  .fetch_site = header(r, "Sec-Fetch-Site"),
+				  .forwarded = forwarded };
 	struct caller caller;
 
-	if (!a.authorization)
-		MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, look_for_forwarded,
-					  &a.forwarded);
 	int err = auth_check(r->server->engine, r->route->caller, &a, &caller, &r->call.problem);
 	if (err < 0)
 		return err;
@@ -117,13 +136,14 @@ static int read_query(struct request *r)
 static int read_idempotency_key(struct request *r)
 {
 	const char *key = header(r, "Idempotency-Key");
-	const char *why;
 
 	if (!key || !(r->route->flags & ROUTE_CREATES))
 		return LAPSE_OK;
-	if (!id_is_valid(key, &why))
+	size_t n = strlen(key);
+	if (n == 0 || n > ID_MAX_BYTES || !utf8_is_valid(key, n, true))
 		return problem_set(&r->call.problem, LAPSE_EINVAL, "Idempotency-Key",
-				   "Idempotency-Key %s", why);
+				   "Idempotency-Key must be 1 to %d bytes of printable UTF-8",
+				   ID_MAX_BYTES);
 	r->has_key = true;
 	r->idempotency.owner = r->call.owner;
 	r->idempotency.key = arena_strdup(&r->call.arena, key);
@@ -150,8 +170,11 @@ static int check_sizes(struct request *r)
 
 static int read_head(struct request *r, const char *method)
 {
+	struct header_facts facts = { 0 };
 	int err = check_sizes(r);
 
+	if (err == LAPSE_OK)
+		err = check_framing(r, &facts);
 	if (err < 0)
 		return err;
 	err = route_find(method, r->path, &r->call.arena, &r->route, r->call.params, r->allow,
@@ -163,7 +186,7 @@ static int read_head(struct request *r, const char *method)
 		return problem_set(&r->call.problem, err, NULL,
 				   "the path is not properly percent-encoded");
 	if (err == LAPSE_OK)
-		err = authenticate(r);
+		err = authenticate(r, facts.forwarded);
 	if (err == LAPSE_OK)
 		err = read_query(r);
 	if (err == LAPSE_OK)
@@ -190,6 +213,7 @@ struct request *request_new(struct server *s, struct MHD_Connection *mhd, const 
 	list_init(&r->waiter.link);
 	snprintf(r->method, sizeof(r->method), "%s", method);
 	r->path = arena_strdup(&r->call.arena, url);
+	r->call.if_match = header(r, "If-Match");
 	r->err = read_head(r, method);
 	return r;
 }
@@ -278,9 +302,9 @@ static int write_error(struct request *r, const char **ret_type)
 
 static void add_etag(struct MHD_Response *m, const char *body, size_t n)
 {
-	char etag[24];
+	char etag[ETAG_LEN + 1];
 
-	snprintf(etag, sizeof(etag), "\"%016llx\"", (unsigned long long)XXH3_64bits(body, n));
+	call_etag(body, n, etag);
 	MHD_add_response_header(m, "ETag", etag);
 }
 

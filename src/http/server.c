@@ -320,13 +320,11 @@ void server_stop(struct server *s)
 
 /* Figures */
 
-void server_note_store(struct server *s, int err)
+void server_log_failed_turn(struct server *s, int err)
 {
-	if (err < 0)
-		log_message(s->engine->log, LOG_ERROR, "turn.failed",
-			    "%s (%s): the turn's requests were answered 503", err_text(err),
-			    db_error(s->engine->db));
-	s->store_failing = err < 0;
+	log_message(s->engine->log, LOG_ERROR, "turn.failed",
+		    "%s (%s): the turn's requests were answered 503", err_text(err),
+		    db_error(s->engine->db));
 }
 
 void server_count_reply(struct server *s, const struct request *r, int status)

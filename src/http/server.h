@@ -47,8 +47,7 @@ struct server {
 	struct list waiting;     /* requests that wait */
 	struct list connections; /* those without a complete request, longest first */
 	int64_t connections_count;
-	int64_t busy;       /* requests complete and not answered to the end */
-	bool store_failing; /* the last write turn could not commit */
+	int64_t busy; /* requests complete and not answered to the end */
 
 	struct histogram commit_batch;
 	struct route_stats stats[ROUTES_MAX + 1]; /* the last row: requests without a route */
@@ -70,7 +69,7 @@ void server_stop(struct server *s);
 struct request;
 void server_kick(struct server *s);
 void server_count_reply(struct server *s, const struct request *r, int status);
-void server_note_store(struct server *s, int err);
+void server_log_failed_turn(struct server *s, int err);
 void server_write_metrics(const struct server *s, struct buf *out);
 
 #endif

@@ -141,7 +141,7 @@ static int run_handler(struct request *r)
 	c->wake = wake_call;
 	c->stopping = r->server->stopping;
 	if (c->runs++ == 0)
-		c->began = c->tx ? c->tx->now : clock_wall(c->engine->clock);
+		c->began = r->complete;
 	return fn(c);
 }
 
@@ -319,8 +319,8 @@ static void run_writes(struct server *s, struct request *const *batch, size_t n)
 {
 	int err = run_steps(s, batch, n);
 
-	server_note_store(s, err);
 	if (err < 0) {
+		server_log_failed_turn(s, err);
 		fail_all(batch, n, err);
 		return;
 	}

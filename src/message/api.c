@@ -180,14 +180,6 @@ static void add_message(void *arg, const struct message *m)
 		write_message(w->out, m);
 }
 
-/* How much of the wait that began with the first run is left. */
-static lapse_ms wait_left(const struct call *c, int64_t wait_ms)
-{
-	lapse_ms left = time_sub(time_add(c->began, wait_ms), c->tx->now);
-
-	return c->stopping ? 0 : left;
-}
-
 int message_api_list(struct call *c)
 {
 	struct list_query query = { .page.limit = LIMIT_DEFAULT };
@@ -207,7 +199,7 @@ int message_api_list(struct call *c)
 			 add_message, &w);
 	if (r < 0)
 		return r;
-	lapse_ms left = wait_left(c, query.wait_ms);
+	lapse_ms left = call_wait_left(c, query.wait_ms);
 	if (w.written == 0 && left > 0)
 		return call_park(c, message_wait_key(&c->arena, c->owner, agent), left);
 	page_end(&w);
@@ -253,7 +245,7 @@ int message_api_read(struct call *c)
 {
 	struct read_body body = { 0 };
 	const char *agent = NULL;
-	int64_t id = 0, claim = 0;
+	int64_t id = 0, claim = CLAIM_NONE;
 	int r = message_param(c, &agent, &id);
 
 	if (r == LAPSE_OK)
@@ -369,7 +361,7 @@ int message_api_claim(struct call *c)
 				  &rows, &count);
 	if (r < 0)
 		return r;
-	lapse_ms left = wait_left(c, body.wait_ms);
+	lapse_ms left = call_wait_left(c, body.wait_ms);
 	if (count == 0 && left > 0)
 		return claim_wait(c, agent, left);
 	json_begin(&c->reply, '{');
@@ -419,17 +411,20 @@ static void add_inbox(void *arg, const struct inbox *i)
 
 int message_api_stats(struct call *c)
 {
-	struct page page = { .limit = LIMIT_DEFAULT, .after = "" };
+	struct page page = { .limit = LIMIT_DEFAULT };
 	struct stats_writer w = { .call = c };
+	const char *after = "";
 	int r = call_query(c, PAGE_FIELDS, &page);
 
+	if (r == LAPSE_OK && page.after)
+		r = page_after_text(&page, &c->arena, &after, &c->problem);
 	if (r < 0)
 		return r;
 	w.left = page.limit;
 	json_begin(&c->reply, '{');
 	json_key(&c->reply, "data");
 	json_begin(&c->reply, '[');
-	r = message_stats(c->tx, c->owner, page.after, page.limit + 1, add_inbox, &w);
-	page_close(&c->reply, w.more ? w.last : NULL);
+	r = message_stats(c->tx, c->owner, after, page.limit + 1, add_inbox, &w);
+	page_close(&c->reply, w.more ? page_text_cursor(&c->arena, w.last) : NULL);
 	return r;
 }

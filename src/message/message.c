@@ -21,7 +21,7 @@ static struct message read_row(const struct db_query *q)
 				 .timestamp = db_int(q, 6),
 				 .read = db_int(q, 7) != 0,
 				 .read_at = db_int(q, 8),
-				 .claim_id = db_int(q, 9) };
+				 .claim_id = db_is_null(q, 9) ? CLAIM_NONE : db_int(q, 9) };
 }
 
 /* Sending */

@@ -9,6 +9,7 @@
 #define LAPSE_MESSAGE_MESSAGE_H
 
 #include "engine/tx.h"
+#include "message/rules.h"
 
 struct message {
 	int64_t id;
@@ -17,7 +18,7 @@ struct message {
 	lapse_ms timestamp;
 	bool read;
 	lapse_ms read_at; /* meaningless while unread */
-	int64_t claim_id; /* 0 = never claimed */
+	int64_t claim_id; /* CLAIM_NONE = never claimed */
 };
 
 /* The row lives until fn returns. */
@@ -39,8 +40,8 @@ int message_get(struct tx *tx, const char *owner, const char *agent, int64_t id,
 int message_list(struct tx *tx, const char *owner, const char *agent, bool unread_only,
 		 int64_t before, int64_t limit, message_fn *fn, void *arg);
 
-/* Marks one as read and gives it to fn; one that is read already stays as it is. `claim` 0 = none
- * given; LAPSE_ECONFLICT when the message has passed to another claim. */
+/* Marks one as read and gives it to fn; one that is read already stays as it is. `claim` is what
+ * the caller holds, or CLAIM_NONE; LAPSE_ECONFLICT when the message has passed to another claim. */
 int message_mark_read(struct tx *tx, const char *owner, const char *agent, int64_t id,
 		      int64_t claim, message_fn *fn, void *arg);
 

@@ -8,5 +8,5 @@ enum message_verdict message_judge(bool read, lapse_ms timestamp, lapse_ms ttl, 
 
 enum claim_verdict message_judge_claim(int64_t given, int64_t current)
 {
-	return given == 0 || given == current ? CLAIM_OURS : CLAIM_LOST;
+	return given == CLAIM_NONE || given == current ? CLAIM_OURS : CLAIM_LOST;
 }

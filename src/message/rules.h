@@ -14,8 +14,10 @@ enum message_verdict message_judge(bool read, lapse_ms timestamp, lapse_ms ttl, 
 
 enum claim_verdict { CLAIM_OURS, CLAIM_LOST };
 
+#define CLAIM_NONE ((int64_t)-1)
+
 /* Whether the holder of claim `given` may mark a message that now carries claim `current` as read.
- * 0 = none. Without a claim anybody who owns the inbox may. */
+ * Without a claim anybody who owns the inbox may. */
 enum claim_verdict message_judge_claim(int64_t given, int64_t current);
 
 #endif

@@ -43,20 +43,36 @@ static int take_lock(int fd, const char *path, struct problem *p)
 	return LAPSE_OK;
 }
 
-int datadir_lock(struct datadir *d, const char *path, struct problem *p)
+/* Ours alone: it holds messages and hashes of tokens. */
+static int make_private(const char *path, struct problem *p)
 {
-	char lock[DATADIR_PATH_MAX];
+	struct stat st;
 
 	if (mkdir(path, 0700) < 0 && errno != EEXIST)
 		return problem_set(p, LAPSE_EIO, "data_dir", "cannot make the directory %.120s: %s",
 				   path, strerror(errno));
+	if (stat(path, &st) == 0 && (st.st_mode & 0077) != 0 && chmod(path, 0700) < 0)
+		return problem_set(
+			p, LAPSE_EIO, "data_dir",
+			"the directory %.120s is open to others and cannot be closed: %s", path,
+			strerror(errno));
+	return LAPSE_OK;
+}
+
+int datadir_lock(struct datadir *d, const char *path, struct problem *p)
+{
+	char lock[DATADIR_PATH_MAX];
+	int r = make_private(path, p);
+
+	if (r < 0)
+		return r;
 	if (datadir_file(path, "lock", lock) < 0)
 		return problem_set(p, LAPSE_EINVAL, "data_dir", "data_dir is too long");
 	int fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return problem_set(p, LAPSE_EIO, "data_dir", "cannot open %.120s: %s", lock,
 				   strerror(errno));
-	int r = take_lock(fd, path, p);
+	r = take_lock(fd, path, p);
 	if (r < 0) {
 		close(fd);
 		return r;

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts and stops `lapsed` for the black-box tests.
+
+A `Daemon` owns one process, its data directory and its log. `Clock` is a wall clock that stands still
+until a test moves it. `wait_until` polls with a deadline; no test sleeps for a fixed time and hopes.
+
+The binary is $LAPSED, or build-dev/lapsed, or build/lapsed of this repository.
+"""
+import contextlib
+import datetime
+import functools
+import glob
+import json
+import os
+import pathlib
+import select
+import signal
+import sqlite3
+import subprocess
+import time
+
+from client import Client, RawConnection
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+START_DEADLINE_S = 20
+STOP_DEADLINE_S = 15
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+NEVER_MS = HOUR_MS  # an interval no test lives long enough to see
+
+STARTED = []  # every Daemon of the running test, for the report of a failure
+
+
+def binary():
+    if os.environ.get("LAPSED"):
+        return os.environ["LAPSED"]
+    for build in ("build-dev", "build"):
+        if os.access(ROOT / build / "lapsed", os.X_OK):
+            return str(ROOT / build / "lapsed")
+    raise FileNotFoundError("no lapsed: build it, or name it in $LAPSED")
+
+
+def wait_until(probe, timeout_s=10.0, what=None, every_s=0.01):
+    """Polls probe() until it is true and returns what it returned."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = probe()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s} s: {what or probe}; last seen {value!r}")
+        time.sleep(every_s)
+
+
+@functools.lru_cache(maxsize=None)
+def faketime_preload():
+    """The value of LD_PRELOAD; a sanitizer's runtime, when the binary has one, must come first."""
+    found = sorted(glob.glob("/usr/lib/*/faketime/libfaketime.so.1"))
+    if not found:
+        raise FileNotFoundError("libfaketime is missing (Debian package libfaketime)")
+    linked = subprocess.run(["ldd", binary()], capture_output=True, text=True, check=False).stdout
+    runtimes = [line.split("=>")[1].split()[0] for line in linked.splitlines()
+                if "=>" in line and ("libasan" in line or "libtsan" in line)]
+    return ":".join(runtimes + [found[0]])
+
+
+class Clock:
+    """A wall clock for a daemon: stands still, moves only when told (also while the daemon runs)."""
+
+    START = datetime.datetime(2026, 3, 1, 12, 0, 0, tzinfo=datetime.timezone.utc)
+
+    def __init__(self, directory):
+        self.path = pathlib.Path(directory) / "clock"
+        self.now_ms = int(self.START.timestamp() * 1000)
+        self._write()
+
+    def advance(self, ms):
+        self.now_ms += ms
+        self._write()
+
+    def _write(self):
+        at = datetime.datetime.fromtimestamp(self.now_ms // 1000, datetime.timezone.utc)
+        # Half a millisecond more, so that no rounding of the fraction shows a millisecond less.
+        text = f"{at:%Y-%m-%d %H:%M:%S}.{self.now_ms % 1000:03d}5\n"
+        draft = self.path.with_suffix(".new")
+        draft.write_text(text)
+        draft.rename(self.path)
+
+    def environment(self):
+        return {"FAKETIME_TIMESTAMP_FILE": str(self.path), "FAKETIME_NO_CACHE": "1"}
+
+
+class Daemon:
+    """One lapsed. Settings are keyword arguments (message_ttl_ms=1) and become flags.
+
+    faketime: a FAKETIME specification ("-25h"). clock: a Clock. Neither touches the monotonic clock.
+    """
+
+    def __init__(self, data_dir, listen="127.0.0.1:0", faketime=None, clock=None, env=None, args=(),
+                 **settings):
+        self.data_dir = pathlib.Path(data_dir)
+        self.listen = listen
+        self.faketime = faketime
+        self.clock = clock
+        self.env = env or {}
+        self.args = list(args)
+        self.settings = settings
+        self.process = None
+        self.address = None
+        place = next(parent for parent in self.data_dir.parents if parent.is_dir())
+        self.log_path = place / f"{self.data_dir.name}.{len(STARTED)}.log"
+        STARTED.append(self)
+
+    # Life -----------------------------------------------------------------------------------------
+
+    def command(self):
+        flags = {"data_dir": self.data_dir, "listen": self.listen, **self.settings}
+        words = [binary()]
+        for name, value in flags.items():
+            if value is not None:
+                words.append(f"--{name.replace('_', '-')}={value}")
+        return words + self.args
+
+    def environment(self):
+        env = {k: v for k, v in os.environ.items()
+               if not k.startswith(("LAPSE_", "FAKETIME", "RELAY_"))}
+        env["TZ"] = "UTC"
+        if self.faketime or self.clock:
+            env["LD_PRELOAD"] = faketime_preload()
+            env["FAKETIME_DONT_FAKE_MONOTONIC"] = "1"
+            env.update(self.clock.environment() if self.clock else {"FAKETIME": self.faketime})
+        env.update(self.env)
+        return env
+
+    def spawn(self):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.command(), env=self.environment(), stderr=log,
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+
+    def start(self):
+        self.spawn()
+        line = self._first_line()
+        prefix = "lapsed ready on "
+        assert line.startswith(prefix) and line.endswith("\n"), f"{line!r}\n{self.log()}"
+        self.address = line[len(prefix):-1]
+        return self
+
+    def _first_line(self):
+        deadline = time.monotonic() + START_DEADLINE_S
+        fd, line = self.process.stdout.fileno(), b""
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([fd], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"lapsed said nothing for {START_DEADLINE_S} s\n{self.log()}"
+            piece = os.read(fd, 1)
+            assert piece, f"lapsed ended with {self.process.wait()}\n{self.log()}"
+            line += piece
+        return line.decode()
+
+    def end(self, timeout_s=STOP_DEADLINE_S):
+        """Waits for the end of the process; gives its exit code."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"lapsed did not end within {timeout_s} s\n{self.log()}") from None
+        self.rest_of_stdout = self.process.stdout.read().decode()
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+    def stop(self, signum=signal.SIGTERM):
+        if self.process is None:
+            return
+        self.process.send_signal(signum)
+        code = self.end()
+        assert code == 0, f"lapsed ended with {code}\n{self.log()}"
+
+    def kill(self):
+        self.process.kill()
+        return self.end()
+
+    def restart(self, **changes):
+        """Stops and starts again on the same data, with other settings or another time."""
+        self.stop()
+        for name in ("faketime", "clock", "env", "listen"):
+            if name in changes:
+                setattr(self, name, changes.pop(name))
+        self.settings.update(changes)
+        return self.start()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, exc_type, exc, trace):
+        if exc_type is None:
+            self.stop()
+        elif self.process is not None:
+            self.kill()
+
+    # What it shows --------------------------------------------------------------------------------
+
+    def client(self, **options):
+        return Client(self.address, **options)
+
+    def raw(self, **options):
+        return RawConnection(self.address, **options)
+
+    @property
+    def port(self):
+        return int(self.address.rsplit(":", 1)[1])
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_lines(self):
+        return [json.loads(line) for line in self.log().splitlines()]
+
+    def rows(self, sql, *values):
+        """Rows of the daemon's own database, as dicts, read only."""
+        db = sqlite3.connect(f"file:{self.data_dir / 'lapse.db'}?mode=ro", uri=True, timeout=5)
+        try:
+            db.row_factory = sqlite3.Row
+            return [dict(row) for row in db.execute(sql, values)]
+        finally:
+            db.close()
+
+    @contextlib.contextmanager
+    def store_locked(self):
+        """Makes every write of the daemon fail for a while: someone else holds the database."""
+        db = sqlite3.connect(self.data_dir / "lapse.db", timeout=5, isolation_level=None)
+        try:
+            db.execute("BEGIN EXCLUSIVE")
+            yield
+        finally:
+            db.close()
+
+    def events(self, kind):
+        return [json.loads(row["data"]) for row in
+                self.rows("SELECT data FROM events WHERE kind = ? ORDER BY seq", kind)]
+
+    def metric(self, name, **labels):
+        """The value of one sample of /metrics, None when it is not there."""
+        return self.client().metric(name, **labels)
+
+
+def run_to_end(data_dir, *args, env=None, listen="127.0.0.1:0", timeout_s=10):
+    """Runs lapsed where it must refuse to start. Gives its exit code and its standard error."""
+    daemon = Daemon(data_dir, listen=listen, env=env, args=args)
+    daemon.spawn()
+    code = daemon.end(timeout_s)
+    assert daemon.rest_of_stdout == "", "said it was ready"
+    return code, daemon.log()
