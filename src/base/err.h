@@ -35,6 +35,7 @@
 	X(ECORRUPT, 20, "the store is damaged")                                                    \
 	X(EVERSION, 21, "the store belongs to a newer version")                                    \
 	X(EPRECONDITION, 23, "the resource has changed")                                           \
+	X(ESYNC, 24, "the disk lost what it was told to sync")                                     \
 	X(EUNKNOWN, 22, "the outcome of the commit is unknown")
 
 enum lapse_error {

@@ -20,6 +20,7 @@ enum outcome outcome_of_error(int err)
 	case LAPSE_ERETRY:
 	case LAPSE_EFULL:
 	case LAPSE_EIO:
+	case LAPSE_ESYNC:
 	case LAPSE_EUNKNOWN:
 		return OUTCOME_UNAVAILABLE;
 	case LAPSE_EINVAL:

@@ -128,7 +128,19 @@ static void write_responses(struct buf *out, const struct route *r)
 	json_key(out, "responses");
 	json_begin(out, '{');
 	json_key(out, created ? "201" : "200");
-	json_raw(out, "{\"description\":\"done\"}");
+	json_begin(out, '{');
+	json_put_text(out, "description", "done");
+	if (r->reply) {
+		json_key(out, "content");
+		json_begin(out, '{');
+		json_key(out, "application/json");
+		json_begin(out, '{');
+		json_key(out, "schema");
+		shape_write(out, r->reply);
+		json_end(out, '}');
+		json_end(out, '}');
+	}
+	json_end(out, '}');
 	json_key(out, "default");
 	json_raw(out, "{\"description\":\"an error\",\"content\":{\"application/json\":{\"schema\":"
 		      "{\"$ref\":\"#/components/schemas/Error\"}}}}");

@@ -45,6 +45,7 @@ int http_status_of(enum lapse_error err)
 	case LAPSE_EIO:
 	case LAPSE_ECORRUPT:
 	case LAPSE_EVERSION:
+	case LAPSE_ESYNC:
 	case LAPSE_EUNKNOWN:
 		return 503;
 	}
@@ -93,6 +94,7 @@ const char *http_code_of(enum lapse_error err)
 	case LAPSE_EIO:
 	case LAPSE_ECORRUPT:
 	case LAPSE_EVERSION:
+	case LAPSE_ESYNC:
 	case LAPSE_EUNKNOWN:
 		return "unavailable";
 	}

@@ -9,6 +9,7 @@
 #define LAPSE_HTTP_ROUTE_H
 
 #include "engine/call.h"
+#include "http/shape.h"
 
 enum route_caller {
 	CALLER_ANY,     /* somebody with a token, or anybody on loopback while there is none */
@@ -40,6 +41,7 @@ struct route {
 	call_fn *handler;
 	const struct json_field *query;  /* NULL = takes none */
 	const struct json_field *fields; /* of the body */
+	const struct shape *reply;       /* NULL = not JSON, or described elsewhere */
 	const char *summary;
 };
 

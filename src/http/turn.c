@@ -256,6 +256,8 @@ static void run_reads(struct server *s, struct request *const *batch, size_t n)
 		batch[i]->call.tx = &tx;
 		note_result(batch[i], run_handler(batch[i]));
 	}
+	if (r == LAPSE_OK && !db_in_transaction(tx.db)) /* a failing read has ended it */
+		r = LAPSE_EUNAVAILABLE;
 	if (r == LAPSE_OK)
 		r = tx_commit(&tx);
 	else

@@ -68,7 +68,7 @@ int backup_make(const char *data_dir, const struct clock *clock, struct backup *
 	    datadir_file(data_dir, b.name, final) < 0 ||
 	    snprintf(part, sizeof(part), "%s.part", final) >= (int)sizeof(part))
 		return problem_set(p, LAPSE_EINVAL, "data_dir", "data_dir is too long");
-	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+	if (mkdir(dir, 0700) < 0 ? errno != EEXIST : datadir_sync(data_dir) < 0)
 		return problem_set(p, LAPSE_EIO, NULL, "cannot make backups/: %s", strerror(errno));
 	int r = copy(data_dir, clock, part, p);
 	if (r == LAPSE_OK) {

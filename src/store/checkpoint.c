@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "base/mem.h"
 
@@ -46,6 +47,19 @@ static int checkpoint(struct checkpointer *c, int64_t wal_bytes)
 	return r;
 }
 
+/* Ends the process: see LAPSE_ESYNC in db.h. The next start replays the log, which still has
+ * everything that was answered. */
+static void die_unsynced(void)
+{
+	static const char line[] =
+		"{\"level\":\"fatal\",\"event\":\"checkpoint.sync_failed\","
+		"\"message\":\"the disk failed to sync the database; ending, so that "
+		"the next start replays the log\"}\n";
+
+	fwrite(line, 1, sizeof(line) - 1, stderr);
+	abort();
+}
+
 static void *run(void *arg)
 {
 	struct checkpointer *c = arg;
@@ -59,6 +73,8 @@ static void *run(void *arg)
 		int64_t bytes = c->wal_bytes;
 		pthread_mutex_unlock(&c->lock);
 		int r = checkpoint(c, bytes);
+		if (r == LAPSE_ESYNC)
+			die_unsynced();
 		pthread_mutex_lock(&c->lock);
 		c->wanted = false;
 		if (r < 0)

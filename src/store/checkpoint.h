@@ -6,7 +6,9 @@
  * Start: checkpointer_start() after migrations. Hand-over: the writer's connection reports the
  * log's size after each commit (checkpointer_note), which wakes the thread past a soft limit.
  * Shutdown: checkpointer_stop() finishes the checkpoint under way and joins. Failure: counted and
- * tried again with the next commit; the log stays, nothing is lost.
+ * tried again with the next commit; the log stays, nothing is lost. A failed sync of the database
+ * is different: the kernel has forgotten pages that count as copied, so the process ends at once
+ * and the next start replays the log.
  */
 #ifndef LAPSE_STORE_CHECKPOINT_H
 #define LAPSE_STORE_CHECKPOINT_H

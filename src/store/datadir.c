@@ -43,12 +43,20 @@ static int take_lock(int fd, const char *path, struct problem *p)
 	return LAPSE_OK;
 }
 
+/* The new directory's own name must survive a power loss too. */
+static int sync_parent(const char *path)
+{
+	char parent[DATADIR_PATH_MAX];
+
+	return datadir_file(path, "..", parent) < 0 ? LAPSE_EINVAL : datadir_sync(parent);
+}
+
 /* Ours alone: it holds messages and hashes of tokens. */
 static int make_private(const char *path, struct problem *p)
 {
 	struct stat st;
 
-	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+	if (mkdir(path, 0700) < 0 ? errno != EEXIST : sync_parent(path) < 0)
 		return problem_set(p, LAPSE_EIO, "data_dir", "cannot make the directory %.120s: %s",
 				   path, strerror(errno));
 	if (stat(path, &st) == 0 && (st.st_mode & 0077) != 0 && chmod(path, 0700) < 0)

@@ -106,7 +106,11 @@ bool db_is_null(const struct db_query *q, int column);
 
 /* SQLite's write-ahead log. The hook runs after each commit with the log's size; checkpoints are
  * made on a connection of their own, off the loop. A hard checkpoint makes writers wait for the
- * little that is left and lets the log start over. */
+ * little that is left and lets the log start over.
+ *
+ * LAPSE_ESYNC from a checkpoint means that pages copied from the log may be lost although the log
+ * says they were copied: only a restart that replays the whole log is safe then, before anything
+ * overwrites it and without a clean close, which would checkpoint again. */
 typedef void db_wal_fn(void *arg, int64_t wal_bytes);
 void db_on_wal(struct db *db, db_wal_fn *fn, void *arg);
 int db_checkpoint(struct db *db, bool hard);

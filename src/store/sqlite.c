@@ -382,7 +382,9 @@ int db_checkpoint(struct db *db, bool hard)
 {
 	int mode = hard ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE;
 
-	return translate(sqlite3_wal_checkpoint_v2(db->handle, NULL, mode, NULL, NULL));
+	int rc = sqlite3_wal_checkpoint_v2(db->handle, NULL, mode, NULL, NULL);
+
+	return rc == SQLITE_IOERR_FSYNC ? LAPSE_ESYNC : translate(rc);
 }
 
 void db_interrupt(struct db *db)
