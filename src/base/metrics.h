@@ -32,6 +32,7 @@
 	X(HTTP_CONNECTIONS, "lapse_http_connections", "gauge", "Open connections")                 \
 	X(COMMIT_SECONDS, "lapse_commit_seconds", "histogram", "Time of a commit")                 \
 	X(COMMIT_BATCH, "lapse_commit_batch_size", "histogram", "Requests that shared a commit")   \
+	X(CLOCK_TRUSTED, "lapse_clock_trusted", "gauge", "0 while the wall clock has leapt")       \
 	X(WAL_BYTES, "lapse_wal_bytes", "gauge", "Size of SQLite's write-ahead log")               \
 	X(BUILD_INFO, "lapse_build_info", "gauge", "Always 1; the version is a label")
 

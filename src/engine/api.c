@@ -237,6 +237,43 @@ int hold_api_list(struct call *c)
 	return r;
 }
 
+/* The clock. */
+
+static void write_clock(struct call *c)
+{
+	struct guard *g = &c->engine->guard;
+	lapse_ms now = guard_now(g);
+	lapse_ms steady_ms = (clock_mono(c->engine->system) - g->steady_since) / 1000;
+	bool by_itself = g->jumped && g->leap_ms <= LEAP_AUTO_ACCEPT_MS;
+
+	json_begin(&c->reply, '{');
+	json_put_time(&c->reply, "trusted", now);
+	json_put_time(&c->reply, "wall", clock_wall(c->engine->system));
+	json_put_text(&c->reply, "state", g->jumped ? "jumped" : "trusted");
+	json_put_int(&c->reply, "leap_ms", g->jumped ? g->leap_ms : 0);
+	json_key(&c->reply, "accepted_in_ms");
+	if (by_itself)
+		json_int(&c->reply, g->accept_after_ms - steady_ms);
+	else
+		json_text(&c->reply, NULL);
+	json_end(&c->reply, '}');
+}
+
+int clock_api_get(struct call *c)
+{
+	write_clock(c);
+	return LAPSE_OK;
+}
+
+int clock_api_accept(struct call *c)
+{
+	if (!guard_accept(&c->engine->guard))
+		return problem_set(&c->problem, LAPSE_ECONFLICT, NULL,
+				   "the clock is trusted: there is no leap to accept");
+	write_clock(c);
+	return LAPSE_OK;
+}
+
 /* Tokens. */
 
 struct token_body {
@@ -359,7 +396,7 @@ static void backup_work(struct call *c)
 	struct backup_state *s = c->state;
 	const struct settings *settings = c->engine->settings;
 
-	s->err = backup_make(settings->data_dir, c->engine->clock, &s->backup, &s->problem);
+	s->err = backup_make(settings->data_dir, c->engine->system, &s->backup, &s->problem);
 	if (s->err == LAPSE_OK)
 		s->err = backup_surplus(settings->data_dir, settings->backup_keep, add_surplus, s);
 }

@@ -15,6 +15,8 @@ call_fn hold_api_put;
 call_fn hold_api_get;
 call_fn hold_api_delete;
 call_fn hold_api_list;
+call_fn clock_api_get;
+call_fn clock_api_accept;
 call_fn token_api_create;
 call_fn token_api_list;
 call_fn token_api_revoke;

@@ -54,6 +54,9 @@ static int load_in_transaction(struct engine *e)
 {
 	int r = meta_get(e->db, "restored_at", 0, &e->restored_at);
 
+	if (r == LAPSE_OK)
+		r = watch_load(e);
+
 	for (size_t i = 0; r == LAPSE_OK && i < e->bounds_count; i++) {
 		r = add_count(e->db, e->bounds[i]->table);
 		if (r == LAPSE_OK)
@@ -98,6 +101,7 @@ static int open_store(struct engine *e, struct problem *p)
 	r = db_open(&config, &e->db, p);
 	if (r == LAPSE_OK)
 		r = migrate(e->db, p);
+	config.clock = e->system;
 	config.busy_timeout_ms = READER_BUSY_MS;
 	if (r == LAPSE_OK)
 		r = checkpointer_start(&config, e->db, e->settings->wal_max_bytes, &e->checkpointer,
@@ -111,10 +115,13 @@ static int open_store(struct engine *e, struct problem *p)
 int engine_open(struct engine *e, const struct engine_config *config, struct problem *p)
 {
 	*e = (struct engine){ .settings = config->settings,
-			      .clock = config->clock,
+			      .system = config->clock,
 			      .log = config->log,
 			      .bounds = config->bounds,
 			      .dir = { .lock_fd = -1 } };
+	guard_init(&e->guard, config->clock, config->settings);
+	e->clock = &e->guard.clock;
+	e->watch.store_at = clock_mono(e->clock);
 	pthread_mutex_init(&e->reader_lock, NULL);
 	waits_init(&e->waits);
 	while (config->bounds[e->bounds_count])
@@ -154,16 +161,19 @@ void engine_close(struct engine *e)
 
 void engine_tick(struct engine *e)
 {
+	watch_tick(e);
 	cleaner_tick(e);
 	schedule_tick(e);
 }
 
 lapse_us engine_next_us(const struct engine *e)
 {
-	lapse_us a = schedule_next_us(e);
-	lapse_us b = cleaner_next_us(e);
+	const lapse_us all[] = { schedule_next_us(e), cleaner_next_us(e), watch_next_us(e) };
+	lapse_us next = INT64_MAX;
 
-	return a < b ? a : b;
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		next = all[i] < next ? all[i] : next;
+	return next;
 }
 
 int engine_count_due(struct engine *e, lapse_ms now, struct due_count ret[BOUNDS_MAX])
@@ -200,6 +210,8 @@ void engine_write_metrics(const struct engine *e, struct buf *out)
 	metrics_histogram(out, METRIC_COMMIT_SECONDS, "", HISTOGRAM_SECONDS, &e->commit_seconds);
 	metrics_family(out, METRIC_DEAD_LETTERS);
 	metrics_sample(out, METRIC_DEAD_LETTERS, "", e->cleaner.dead);
+	metrics_family(out, METRIC_CLOCK_TRUSTED);
+	metrics_sample(out, METRIC_CLOCK_TRUSTED, "", !e->guard.jumped);
 	metrics_family(out, METRIC_WAL_BYTES);
 	metrics_sample(out, METRIC_WAL_BYTES, "", checkpointer_wal_bytes(e->checkpointer));
 }

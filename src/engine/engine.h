@@ -19,10 +19,12 @@
 #include "base/metrics.h"
 #include "base/settings.h"
 #include "engine/cleanup.h"
+#include "engine/guard.h"
 #include "engine/matrix.h"
 #include "engine/schedule.h"
 #include "engine/token.h"
 #include "engine/wait.h"
+#include "engine/watch.h"
 #include "store/checkpoint.h"
 #include "store/datadir.h"
 #include "store/db.h"
@@ -34,7 +36,10 @@ struct bound_state {
 
 struct engine {
 	const struct settings *settings;
-	const struct clock *clock;
+	const struct clock *clock;  /* trusted time, the guard's; the loop's thread only */
+	const struct clock *system; /* the machine's own clocks, for workers and the log */
+	struct guard guard;
+	struct watch watch;
 	const struct log *log;
 	struct datadir dir;
 	struct db *db; /* the writer; the loop's thread only */
@@ -61,7 +66,7 @@ struct engine {
 
 struct engine_config {
 	const struct settings *settings;
-	const struct clock *clock;
+	const struct clock *clock; /* the machine's, or a test's */
 	const struct log *log;
 	const struct bound *const *bounds;      /* ends with NULL */
 	const struct scheduler_def *schedulers; /* ends with a row without a name */

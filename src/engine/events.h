@@ -18,6 +18,8 @@ struct tx;
 	X(MESSAGE_PRUNED, "message.pruned")                                                        \
 	X(HOLD_PLACED, "hold.placed")                                                              \
 	X(HOLD_RELEASED, "hold.released")                                                          \
+	X(CLOCK_JUMPED, "clock.jumped")                                                            \
+	X(CLOCK_ACCEPTED, "clock.accepted")                                                        \
 	X(DEAD_LETTER, "cleanup.dead_letter")                                                      \
 	X(HOUSEKEEPING_PRUNED, "housekeeping.lifecycle_pruned")                                    \
 	X(MESSAGES_TICK_FAILED, "messages.lifecycle_tick_failed")                                  \

@@ -86,19 +86,6 @@ size_t tokens_count(const struct tokens *t)
 	return t->by_prefix.count;
 }
 
-static void count_admin(struct map_node *n, void *arg)
-{
-	*(size_t *)arg += CONTAINER_OF(n, struct entry, node)->token.admin;
-}
-
-size_t tokens_admins(const struct tokens *t)
-{
-	size_t n = 0;
-
-	map_each((struct map *)(uintptr_t)&t->by_prefix, count_admin, &n);
-	return n;
-}
-
 const struct token *token_check(const struct tokens *t, const char *text, lapse_ms now)
 {
 	char prefix[PREFIX_DIGITS + 1], hash[HASH_DIGITS + 1];
@@ -122,7 +109,7 @@ static const struct db_stmt LIST = {
 };
 static const struct db_stmt INSERT = { "INSERT INTO tokens (" COLUMNS
 				       ", hash) VALUES ($1, $2, $3, $4, $5, $6, $7)" };
-static const struct db_stmt REVOKE = { "DELETE FROM tokens WHERE prefix = $1 RETURNING id" };
+static const struct db_stmt REVOKE = { "DELETE FROM tokens WHERE prefix = $1" };
 
 static struct token read_row(const struct db_query *q)
 {
@@ -150,6 +137,37 @@ int tokens_load(struct engine *e)
 static void forget_effect(struct engine *e, void *arg)
 {
 	forget(&e->tokens, arg);
+}
+
+static const struct db_stmt COUNT = { "SELECT count(*), coalesce(sum(admin), 0) FROM tokens" };
+
+/* Counted in the transaction: others of the same turn may have made or revoked some. */
+static int count(struct tx *tx, int64_t *ret_all, int64_t *ret_admins)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT);
+	int r = db_step(&q);
+
+	if (r <= 0)
+		return r;
+	*ret_all = db_int(&q, 0);
+	*ret_admins = db_int(&q, 1);
+	return LAPSE_OK;
+}
+
+static int check_limits(struct tx *tx, const struct token *t, struct problem *p)
+{
+	int64_t all = 0, admins = 0;
+	int r = count(tx, &all, &admins);
+
+	if (r < 0)
+		return r;
+	if (all >= tx->engine->settings->tokens_max)
+		return problem_set(p, LAPSE_ELIMIT, NULL, "there are too many tokens (tokens_max)");
+	if (!t->admin && admins == 0)
+		return problem_set(
+			p, LAPSE_ECONFLICT, "admin",
+			"the first token must be an admin's, or nobody could make others");
+	return LAPSE_OK;
 }
 
 static int insert(struct tx *tx, const struct token *t, const char *hash)
@@ -186,12 +204,9 @@ int token_create(struct tx *tx, struct token *token, char ret_text[TOKEN_TEXT_MA
 	char prefix[PREFIX_DIGITS + 1], secret[2 * TOKEN_SECRET_BYTES + 1];
 	struct newcomer *n = tx_alloc(tx, sizeof(*n));
 
-	if ((int64_t)tokens_count(&tx->engine->tokens) >= tx->engine->settings->tokens_max)
-		return problem_set(p, LAPSE_ELIMIT, NULL, "there are too many tokens (tokens_max)");
-	if (!token->admin && tokens_admins(&tx->engine->tokens) == 0)
-		return problem_set(
-			p, LAPSE_ECONFLICT, "admin",
-			"the first token must be an admin's, or nobody could make others");
+	int r = check_limits(tx, token, p);
+	if (r < 0)
+		return r;
 	random_bytes(random, sizeof(random));
 	hex_encode(random, TOKEN_PREFIX_BYTES, prefix);
 	hex_encode(random + TOKEN_PREFIX_BYTES, TOKEN_SECRET_BYTES, secret);
@@ -208,28 +223,33 @@ int token_create(struct tx *tx, struct token *token, char ret_text[TOKEN_TEXT_MA
 	return insert(tx, token, n->hash);
 }
 
-static bool is_last_admin(const struct tokens *t, const char *prefix)
+static int delete_row(struct tx *tx, const char *prefix)
 {
-	const struct entry *e = find(t, prefix);
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &REVOKE);
 
-	return e && e->token.admin && tokens_admins(t) == 1 && tokens_count(t) > 1;
+	db_bind_text(&q, 1, prefix);
+	int r = db_run(&q);
+	if (r < 0)
+		return r;
+	return db_changed(&q) ? LAPSE_OK : LAPSE_ENOTFOUND;
 }
 
 int token_revoke(struct tx *tx, const char *prefix, struct problem *p)
 {
-	if (is_last_admin(&tx->engine->tokens, prefix))
+	int64_t all = 0, admins = 0;
+	int r = delete_row(tx, prefix);
+
+	if (r == LAPSE_OK)
+		r = count(tx, &all, &admins);
+	if (r < 0)
+		return r;
+	if (all > 0 && admins == 0)
 		return problem_set(p, LAPSE_ECONFLICT, "prefix",
 				   "%.60s is the last admin token: revoke the others first",
 				   prefix);
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &REVOKE);
-
-	db_bind_text(&q, 1, prefix);
-	int r = db_step(&q);
-	if (r <= 0)
-		return r < 0 ? r : LAPSE_ENOTFOUND;
 	tx_count(tx, "tokens", -1);
 	tx_effect(tx, forget_effect, arena_strdup(&tx->arena, prefix));
-	return db_run(&q);
+	return LAPSE_OK;
 }
 
 int token_list(struct tx *tx, int64_t before, int64_t limit, token_fn *fn, void *arg)

@@ -32,7 +32,6 @@ struct tokens {
 int tokens_load(struct engine *e);
 void tokens_done(struct tokens *t);
 size_t tokens_count(const struct tokens *t);
-size_t tokens_admins(const struct tokens *t);
 
 /* The live token with this text, or NULL. Borrowed until the next transaction commits. */
 const struct token *token_check(const struct tokens *t, const char *text, lapse_ms now);

@@ -34,6 +34,11 @@ int probe_api_ready(struct call *c)
 		if (schedule_is_stalled(e, &e->schedulers[i]))
 			json_text(&reasons, arena_printf(&c->arena, "sweeps of %s are stalled",
 							 e->schedulers[i].def->name));
+	guard_now(&e->guard);
+	if (e->guard.jumped)
+		json_text(
+			&reasons,
+			"the wall clock has leapt ahead: see GET /v1/clock, 'lapse clock accept'");
 	if (c->stopping)
 		json_text(&reasons, "the daemon is stopping");
 	json_begin(&c->reply, '{');

@@ -86,6 +86,9 @@ const struct shape SHAPE_REVOKED = { "Revoked", FIELDS(TEXT("prefix"), BOOL("rev
 
 const struct shape SHAPE_BACKUP = { "Backup", FIELDS(
 	TEXT("file"), INT("bytes"), TIME("created_at")) };
+const struct shape SHAPE_CLOCK = { "Clock", FIELDS(
+	TIME("trusted"), TIME("wall"), TEXT("state"), INT("leap_ms"),
+	NULLABLE("accepted_in_ms", SHAPE_INT)) };
 const struct shape SHAPE_STATUS = { "Status", FIELDS(
 	TEXT("status"), { "reasons", SHAPE_TEXTS, SHAPE_OPTIONAL, NULL }) };
 /* clang-format on */
