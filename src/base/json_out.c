@@ -24,11 +24,6 @@ void json_end(struct buf *b, char bracket)
 	buf_putc(b, bracket);
 }
 
-static bool needs_escape(unsigned char c)
-{
-	return c < 0x20 || c == '"' || c == '\\';
-}
-
 static void put_escaped(struct buf *b, unsigned char c)
 {
 	switch (c) {
@@ -52,19 +47,32 @@ static void put_escaped(struct buf *b, unsigned char c)
 	}
 }
 
+/* How many bytes from `s` on can be copied as they are; the final NUL cannot. */
+static size_t plain_run(const char *s)
+{
+	static const bool special[256] = {
+		[0 ... 0x1f] = true,
+		['"'] = true,
+		['\\'] = true,
+	};
+	const char *p = s;
+
+	while (!special[(unsigned char)*p])
+		p++;
+	return (size_t)(p - s);
+}
+
 static void put_quoted(struct buf *b, const char *s)
 {
-	const char *run = s;
-
 	buf_putc(b, '"');
-	for (; *s; s++) {
-		if (!needs_escape((unsigned char)*s))
-			continue;
-		buf_add(b, run, (size_t)(s - run));
-		put_escaped(b, (unsigned char)*s);
-		run = s + 1;
+	for (;;) {
+		size_t n = plain_run(s);
+		buf_add(b, s, n);
+		s += n;
+		if (*s == '\0')
+			break;
+		put_escaped(b, (unsigned char)*s++);
 	}
-	buf_add(b, run, (size_t)(s - run));
 	buf_putc(b, '"');
 }
 

@@ -50,7 +50,7 @@
 	X(INT, tokens_max, 10000, 1, 1000000, "tokens", "tokens that may exist at once; more are 429") \
 	X(INT, backup_keep, 7, 1, 10000, "files", "newest backups that are kept")                   \
 	X(INT, cleanup_max_attempts, 3, 1, 1000, "attempts", "attempts at a deletion outside before it is a dead letter") \
-	X(INT, wal_max_bytes, 67108864, 1048576, 17179869184, "bytes", "writers wait for a checkpoint beyond this") \
+	X(INT, wal_max_bytes, 134217728, 1048576, 17179869184, "bytes", "writers wait for a checkpoint beyond this") \
 	X(TEXT, sqlite_synchronous, "full", 3, 6, "mode", "full, or off: off loses answered writes on power loss")
 /* clang-format on */
 

@@ -173,13 +173,14 @@ static int read_tls(struct daemon *d, struct problem *p)
 /* Nobody from elsewhere may come in without a token, and no token may travel in the clear. */
 static int check_exposure(const struct daemon *d, struct problem *p)
 {
-	if (d->listener.is_loopback)
+	if (d->listener.is_loopback && !d->settings->behind_tls_proxy)
 		return LAPSE_OK;
 	if (tokens_count(&d->engine.tokens) == 0)
-		return problem_set(p, LAPSE_EFORBIDDEN, "listen",
-				   "refusing to listen at %.80s while no token exists: start on "
-				   "127.0.0.1, run 'lapse token create', then listen there",
-				   d->settings->listen);
+		return problem_set(
+			p, LAPSE_EFORBIDDEN, "listen",
+			"refusing to listen at %.80s while no token exists: start on "
+			"127.0.0.1 without behind_tls_proxy, run 'lapse token create' first",
+			d->settings->listen);
 	if (!d->tls_cert && !d->settings->behind_tls_proxy)
 		return problem_set(p, LAPSE_EFORBIDDEN, "listen",
 				   "refusing to listen at %.80s without TLS: set tls_cert and "

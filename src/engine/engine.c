@@ -10,9 +10,8 @@
 #include "engine/tx.h"
 #include "store/migrate.h"
 
-/* How long the writer waits for a lock that only the checkpointer's last step or somebody else's
- * tool holds: long enough for the first, and a failed turn is better than a frozen loop for the
- * second. */
+/* How long the writer waits for a lock that only somebody else's tool can hold: a failed turn is
+ * better than a frozen loop. */
 #define WRITER_BUSY_MS 250
 #define READER_BUSY_MS 2000
 
@@ -97,6 +96,7 @@ static int open_store(struct engine *e, struct problem *p)
 	struct db_config config = { .path = path,
 				    .clock = e->clock,
 				    .durable = strcmp(e->settings->sqlite_synchronous, "off") != 0,
+				    .lazy = true,
 				    .busy_timeout_ms = WRITER_BUSY_MS };
 	r = db_open(&config, &e->db, p);
 	if (r == LAPSE_OK)
@@ -106,6 +106,8 @@ static int open_store(struct engine *e, struct problem *p)
 	if (r == LAPSE_OK)
 		r = checkpointer_start(&config, e->db, e->settings->wal_max_bytes, &e->checkpointer,
 				       p);
+	if (r == LAPSE_OK)
+		r = syncer_start(path, config.durable, &e->syncer, p);
 	config.read_only = true;
 	if (r == LAPSE_OK)
 		r = db_open(&config, &e->reader, p);
@@ -150,6 +152,7 @@ void engine_stop(struct engine *e)
 
 void engine_close(struct engine *e)
 {
+	syncer_stop(e->syncer);
 	checkpointer_stop(e->checkpointer);
 	db_close(e->reader);
 	db_close(e->db);

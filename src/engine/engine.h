@@ -28,6 +28,7 @@
 #include "store/checkpoint.h"
 #include "store/datadir.h"
 #include "store/db.h"
+#include "store/syncer.h"
 
 struct bound_state {
 	int64_t live;   /* rows, as the last commit left them */
@@ -44,6 +45,7 @@ struct engine {
 	struct datadir dir;
 	struct db *db; /* the writer; the loop's thread only */
 	struct checkpointer *checkpointer;
+	struct syncer *syncer;
 
 	struct db *reader;           /* for long reads on a worker */
 	pthread_mutex_t reader_lock; /* held by the worker that uses it */

@@ -116,7 +116,7 @@ static int record(struct engine *e, struct scheduler *s, int err)
 		tx_rollback(&tx);
 		return r;
 	}
-	r = tx_commit(&tx);
+	r = tx_commit_lazy(&tx);
 	if (r == LAPSE_OK)
 		s->unreported = 0;
 	return r;

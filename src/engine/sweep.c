@@ -187,7 +187,7 @@ int sweep_slice(struct sweep *w, bool *ret_more)
 	if (r < 0 || w->dry_run)
 		tx_rollback(&tx);
 	else
-		r = tx_commit(&tx);
+		r = tx_commit_lazy(&tx);
 	if (r == LAPSE_OK)
 		add_up(w, pruned);
 	return r;

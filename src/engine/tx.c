@@ -21,9 +21,11 @@ static void init(struct tx *tx, struct engine *engine, bool write)
 int tx_begin(struct tx *tx, struct engine *engine)
 {
 	init(tx, engine, true);
+	checkpointer_hold(engine->checkpointer);
 	int r = db_begin(tx->db, &tx->now);
 	if (r < 0)
 		engine->store_failing = true;
+	tx->changes = db_changes_total(tx->db);
 	return r;
 }
 
@@ -31,6 +33,11 @@ int tx_begin_read(struct tx *tx, struct engine *engine)
 {
 	init(tx, engine, false);
 	return db_begin_read(tx->db, &tx->now);
+}
+
+bool tx_has_changed(const struct tx *tx)
+{
+	return db_changes_total(tx->db) != tx->changes;
 }
 
 static const struct db_stmt COUNT = { "UPDATE counts SET live = live + $1 WHERE tbl = $2" };
@@ -58,30 +65,56 @@ static void run_effects(struct tx *tx)
 		e->run(tx->engine, e->arg);
 }
 
-int tx_commit(struct tx *tx)
+int tx_commit_start(struct tx *tx)
 {
-	lapse_us start = clock_mono(tx->engine->clock);
+	tx->commit_started = clock_mono(tx->engine->clock);
 	int r = write_counts(tx);
-
 	if (r == LAPSE_OK)
 		r = db_commit(tx->db);
 	if (tx->write)
 		tx->engine->store_failing = r < 0;
-	if (r < 0) {
+	if (r < 0)
 		tx_rollback(tx);
-		return r;
-	}
+	else if (tx->write)
+		checkpointer_release(tx->engine->checkpointer);
+	return r;
+}
+
+void tx_commit_finish(struct tx *tx)
+{
 	if (tx->write)
 		histogram_add(&tx->engine->commit_seconds, HISTOGRAM_SECONDS,
-			      clock_mono(tx->engine->clock) - start);
+			      clock_mono(tx->engine->clock) - tx->commit_started);
 	run_effects(tx);
 	arena_done(&tx->arena);
+}
+
+int tx_commit_lazy(struct tx *tx)
+{
+	int r = tx_commit_start(tx);
+
+	if (r == LAPSE_OK)
+		tx_commit_finish(tx);
+	return r;
+}
+
+int tx_commit(struct tx *tx)
+{
+	int r = tx_commit_start(tx);
+
+	if (r < 0)
+		return r;
+	if (tx->write)
+		syncer_sync(tx->engine->syncer);
+	tx_commit_finish(tx);
 	return LAPSE_OK;
 }
 
 void tx_rollback(struct tx *tx)
 {
 	db_rollback(tx->db);
+	if (tx->write)
+		checkpointer_release(tx->engine->checkpointer);
 	arena_done(&tx->arena);
 }
 

@@ -30,6 +30,8 @@ struct tx {
 	struct db *db;
 	lapse_ms now;
 	bool write;
+	int64_t changes; /* of the connection, when it began */
+	lapse_us commit_started;
 	struct arena arena;
 	struct effect *effects, **effects_tail;
 	int64_t live_delta[BOUNDS_MAX]; /* rows added minus removed, by bound */
@@ -42,13 +44,24 @@ struct tx {
 int tx_begin(struct tx *tx, struct engine *engine);
 int tx_begin_read(struct tx *tx, struct engine *engine);
 
-/* Commits, then runs the effects. On failure everything is undone and no effect has run. */
+/* Commits, makes it durable, then runs the effects. On failure everything is undone and no effect
+ * has run. tx_commit_lazy() leaves out the sync: for removals, which are found again after a power
+ * loss. */
 int tx_commit(struct tx *tx);
+int tx_commit_lazy(struct tx *tx);
 void tx_rollback(struct tx *tx);
+
+/* tx_commit() in two halves, for a loop that does something else while the log is synced: start
+ * commits; whoever called it syncs; finish runs the effects. */
+int tx_commit_start(struct tx *tx);
+void tx_commit_finish(struct tx *tx);
 
 int tx_step_begin(struct tx *tx);
 int tx_step_end(struct tx *tx);
 int tx_step_undo(struct tx *tx);
+
+/* Whether anything was changed so far. */
+bool tx_has_changed(const struct tx *tx);
 
 void tx_effect(struct tx *tx, effect_fn *run, void *arg);
 void *tx_alloc(struct tx *tx, size_t size);

@@ -79,7 +79,8 @@ static int identify(const struct engine *e, const struct auth_request *r, struct
 {
 	if (r->authorization)
 		return check_token(e, r, ret, p);
-	if (tokens_count(&e->tokens) > 0 || !r->loopback)
+	/* Behind a proxy everybody looks like loopback. */
+	if (tokens_count(&e->tokens) > 0 || !r->loopback || e->settings->behind_tls_proxy)
 		return problem_set(p, LAPSE_EUNAUTHORIZED, "Authorization",
 				   "send a token: 'Authorization: Bearer TOKEN'");
 	int r2 = refuse_browsers(r, p);

@@ -193,18 +193,16 @@ static void on_mhd_log(void *arg, const char *format, va_list ap)
 
 /* The pump */
 
-static void pump(struct server *s);
-
 static void on_timer(uv_timer_t *t)
 {
-	pump(CONTAINER_OF(t, struct server, timer));
+	server_pump(CONTAINER_OF(t, struct server, timer));
 }
 
 static void on_readable(uv_poll_t *p, int status, int events)
 {
 	(void)status;
 	(void)events;
-	pump(CONTAINER_OF(p, struct server, poll));
+	server_pump(CONTAINER_OF(p, struct server, poll));
 }
 
 static void arm_timer(struct server *s)
@@ -214,7 +212,7 @@ static void arm_timer(struct server *s)
 
 	if (MHD_get_timeout(s->mhd, &wanted) == MHD_YES && wanted < ms)
 		ms = wanted;
-	if (!list_empty(&s->queue))
+	if (!list_empty(&s->queue) && !s->syncing)
 		ms = 0;
 	else if (list_empty(&s->connections) && ms == LATE_CHECK_MS) {
 		uv_timer_stop(&s->timer);
@@ -223,14 +221,13 @@ static void arm_timer(struct server *s)
 	uv_timer_start(&s->timer, on_timer, ms, 0);
 }
 
-static void pump(struct server *s)
+void server_pump(struct server *s)
 {
 	s->pumping = true;
 	for (int i = 0; i < PUMPS_MAX; i++) {
 		MHD_run(s->mhd);
-		if (list_empty(&s->queue))
+		if (!turn_run(s))
 			break;
-		turn_run(s);
 	}
 	end_late(s);
 	s->pumping = false;
@@ -287,6 +284,7 @@ int server_start(struct server *s, const struct server_config *config, struct pr
 					  : "");
 	const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
 	uv_timer_init(s->loop, &s->timer);
+	turn_init(s);
 	uv_poll_init(s->loop, &s->poll, info->epoll_fd);
 	uv_poll_start(&s->poll, UV_READABLE, on_readable);
 	return LAPSE_OK;
@@ -305,7 +303,7 @@ void server_quiesce(struct server *s)
 
 bool server_is_idle(const struct server *s)
 {
-	return s->busy == 0 && list_empty(&s->queue) && list_empty(&s->waiting);
+	return s->busy == 0 && !s->syncing && list_empty(&s->queue) && list_empty(&s->waiting);
 }
 
 void server_stop(struct server *s)
@@ -314,6 +312,7 @@ void server_stop(struct server *s)
 	uv_poll_stop(&s->poll);
 	uv_close((uv_handle_t *)&s->poll, NULL);
 	uv_close((uv_handle_t *)&s->timer, NULL);
+	turn_done(s);
 	MHD_stop_daemon(s->mhd);
 	s->mhd = NULL;
 }

@@ -43,6 +43,11 @@ struct server {
 	bool kicked;      /* the queue has something; the timer will fire at once */
 	bool pumping, stopping, tls;
 
+	/* The turn whose transaction is committed and being synced. */
+	struct turn *turn;
+	uv_async_t synced;
+	bool syncing;
+
 	struct list queue;       /* requests for the next turn */
 	struct list waiting;     /* requests that wait */
 	struct list connections; /* those without a complete request, longest first */
@@ -67,7 +72,9 @@ void server_stop(struct server *s);
 
 /* For http/turn.c and http/request.c. */
 struct request;
+struct turn;
 void server_kick(struct server *s);
+void server_pump(struct server *s);
 void server_count_reply(struct server *s, const struct request *r, int status);
 void server_log_failed_turn(struct server *s, int err);
 void server_write_metrics(const struct server *s, struct buf *out);

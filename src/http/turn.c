@@ -303,31 +303,77 @@ static int run_step(struct tx *tx, struct request *r)
 	return LAPSE_OK;
 }
 
-static int run_steps(struct server *s, struct request *const *batch, size_t n)
-{
+struct turn {
 	struct tx tx;
-	int err = tx_begin(&tx, s->engine);
+	struct request *batch[TURN_MAX];
+	size_t n;
+};
 
-	for (size_t i = 0; err == LAPSE_OK && i < n; i++)
-		err = run_step(&tx, batch[i]);
+static int run_steps(struct turn *t, struct engine *e)
+{
+	int err = tx_begin(&t->tx, e);
+
+	for (size_t i = 0; err == LAPSE_OK && i < t->n; i++)
+		err = run_step(&t->tx, t->batch[i]);
 	if (err < 0) {
-		tx_rollback(&tx);
+		tx_rollback(&t->tx);
 		return err;
 	}
-	return tx_commit(&tx);
+	return tx_commit_start(&t->tx);
 }
 
-static void run_writes(struct server *s, struct request *const *batch, size_t n)
+/* The turn's transaction is as durable as it needs to be: effects, then answers. */
+static void finish_turn(struct server *s)
 {
-	int err = run_steps(s, batch, n);
+	struct turn *t = s->turn;
+
+	tx_commit_finish(&t->tx);
+	histogram_add(&s->commit_batch, HISTOGRAM_REQUESTS, (int64_t)t->n);
+	conclude_all(t->batch, t->n);
+	t->n = 0;
+}
+
+static void on_synced(uv_async_t *a)
+{
+	struct server *s = CONTAINER_OF(a, struct server, synced);
+
+	s->syncing = false;
+	finish_turn(s);
+	server_pump(s);
+}
+
+static void notify(void *arg) /* on the syncer's thread */
+{
+	uv_async_send(arg);
+}
+
+static void run_writes(struct server *s)
+{
+	struct turn *t = s->turn;
+	int err = run_steps(t, s->engine);
 
 	if (err < 0) {
 		server_log_failed_turn(s, err);
-		fail_all(batch, n, err);
-		return;
+		fail_all(t->batch, t->n, err);
+	} else if (!tx_has_changed(&t->tx)) {
+		finish_turn(s);
+	} else {
+		s->syncing = true;
+		syncer_request(s->engine->syncer, notify, &s->synced);
 	}
-	histogram_add(&s->commit_batch, HISTOGRAM_REQUESTS, (int64_t)n);
-	conclude_all(batch, n);
+}
+
+void turn_init(struct server *s)
+{
+	s->turn = mem_zalloc(1, sizeof(*s->turn));
+	uv_async_init(s->loop, &s->synced, on_synced);
+}
+
+void turn_done(struct server *s)
+{
+	uv_close((uv_handle_t *)&s->synced, NULL);
+	free(s->turn);
+	s->turn = NULL;
 }
 
 /* Takes the queued requests of one kind, oldest first. */
@@ -346,17 +392,23 @@ static size_t take(struct server *s, enum route_tx kind, struct request *out[TUR
 	return n;
 }
 
-void turn_run(struct server *s)
+bool turn_run(struct server *s)
 {
 	struct request *batch[TURN_MAX];
 	size_t n = take(s, TX_NONE, batch);
+	bool worked = n > 0;
 
 	if (n > 0)
 		run_plain(batch, n);
+	if (s->syncing) /* reads too: they must not show what may still be lost */
+		return worked;
 	n = take(s, TX_READ, batch);
+	worked |= n > 0;
 	if (n > 0)
 		run_reads(s, batch, n);
-	n = take(s, TX_WRITE, batch);
-	if (n > 0)
-		run_writes(s, batch, n);
+	s->turn->n = take(s, TX_WRITE, s->turn->batch);
+	worked |= s->turn->n > 0;
+	if (s->turn->n > 0)
+		run_writes(s);
+	return worked;
 }

@@ -3,12 +3,16 @@
  * A turn: the requests that are ready together share one transaction.
  *
  * Reads first, in one read transaction, answered at once; then the writes, each in a step of its
- * own that can be undone alone; then one COMMIT; then all their answers. That is group commit
- * without a queue, a lock or a callback in the domain code. A failed COMMIT, or an error that ended
- * the transaction behind our back, makes every answer of the turn's writes a 503.
+ * own that can be undone alone; then one COMMIT; then the log is synced on the syncer's thread,
+ * while the loop reads and parses the next requests; then all the answers. The next turn begins
+ * after that, so nobody ever sees what is not durable. That is group commit without a queue, a lock
+ * or a callback in the domain code. A failed COMMIT, or an error that ended the transaction behind
+ * our back, makes every answer of the turn's writes a 503.
  */
 #ifndef LAPSE_HTTP_TURN_H
 #define LAPSE_HTTP_TURN_H
+
+#include <stdbool.h>
 
 struct server;
 struct request;
@@ -16,8 +20,12 @@ struct request;
 /* Puts a complete request into the next turn. */
 void turn_enqueue(struct server *s, struct request *r);
 
-/* Runs what is queued, at most a bounded number. */
-void turn_run(struct server *s);
+/* Runs what is queued, at most a bounded number. False = there was nothing it could do: the queue
+ * is empty, or waits for the sync of the turn before. */
+bool turn_run(struct server *s);
+
+void turn_init(struct server *s);
+void turn_done(struct server *s);
 
 /* Makes everybody who waits run again, with call.stopping set. */
 void turn_wake_all(struct server *s);

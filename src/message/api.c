@@ -13,11 +13,9 @@
 #define CLAIM_DEFAULT 10
 #define MARK_A_TURN 500 /* rows a turn marks as read, so that others get theirs */
 
-static void write_message(struct buf *out, const struct message *m)
+/* The part that all messages of a broadcast share. */
+static void write_shared(struct buf *out, const struct message *m)
 {
-	json_begin(out, '{');
-	json_put_id(out, "id", m->id);
-	json_put_text(out, "to", m->to);
 	json_put_text(out, "from", m->from);
 	json_put_text(out, "content", m->content);
 	json_put_text(out, "type", m->type);
@@ -26,6 +24,19 @@ static void write_message(struct buf *out, const struct message *m)
 	json_put_bool(out, "read", m->read);
 	json_put_time(out, "read_at", m->read ? m->read_at : LAPSE_NEVER);
 	json_end(out, '}');
+}
+
+static void write_own(struct buf *out, const struct message *m)
+{
+	json_begin(out, '{');
+	json_put_id(out, "id", m->id);
+	json_put_text(out, "to", m->to);
+}
+
+static void write_message(struct buf *out, const struct message *m)
+{
+	write_own(out, m);
+	write_shared(out, m);
 }
 
 static void write_row(void *out, const struct message *m)
@@ -125,6 +136,27 @@ int message_api_send(struct call *c)
 	return LAPSE_OK;
 }
 
+static void write_broadcast(struct buf *out, const struct message *sent, size_t n)
+{
+	struct buf CLEANUP(buf_done) shared = { 0 };
+
+	json_begin(out, '{');
+	json_key(out, "data");
+	json_begin(out, '[');
+	for (size_t i = 0; i < n; i++) {
+		write_own(out, &sent[i]);
+		if (i == 0) {
+			size_t start = out->len;
+			write_shared(out, &sent[i]);
+			buf_add(&shared, out->data + start, out->len - start);
+		} else {
+			buf_add(out, shared.data, shared.len);
+		}
+	}
+	json_end(out, ']');
+	json_end(out, '}');
+}
+
 int message_api_broadcast(struct call *c)
 {
 	struct send_body body = { 0 };
@@ -135,20 +167,15 @@ int message_api_broadcast(struct call *c)
 	size_t n = json_array_size(body.to);
 	struct message *sent = arena_alloc(&c->arena, n * sizeof(*sent));
 	struct message m = draft(c, &body);
-	json_begin(&c->reply, '{');
-	json_key(&c->reply, "data");
-	json_begin(&c->reply, '[');
 	for (size_t i = 0; i < n; i++) {
 		m.to = json_string_value(json_array_get(body.to, i));
 		r = message_send(c->tx, c->owner, &m, &c->problem);
 		if (r < 0)
 			return r;
 		sent[i] = m;
-		write_message(&c->reply, &m);
 	}
-	json_end(&c->reply, ']');
-	json_end(&c->reply, '}');
 	c->status = 201;
+	write_broadcast(&c->reply, sent, n);
 	return message_announce(c->tx, c->owner, sent, n);
 }
 

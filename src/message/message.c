@@ -433,7 +433,8 @@ const struct bound MESSAGE_BOUND = {
 	.holdable = true,
 	.newest = { "SELECT coalesce(max(id), 0) FROM messages" },
 	.due = { "SELECT count(*), min(at) FROM (SELECT timestamp AS at FROM messages "
-		 "WHERE read = 1 AND timestamp < $1 ORDER BY timestamp LIMIT $2)" },
+		 "AS m WHERE read = 1 AND timestamp < $1 AND NOT EXISTS (SELECT 1 FROM holds AS h "
+		 "WHERE h.tbl = 'messages' AND h.ref = m.id) ORDER BY timestamp LIMIT $2)" },
 	.prune = { "DELETE FROM messages WHERE read = 1 AND timestamp < $1 AND id IN ("
 		   "SELECT id FROM messages AS m WHERE read = 1 AND timestamp < $1 "
 		   "AND (timestamp, id) > ($2, $3) AND NOT EXISTS (SELECT 1 FROM holds AS h "

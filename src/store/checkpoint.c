@@ -3,13 +3,15 @@
 
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #include "base/mem.h"
+#include "store/syncer.h"
 
 /* The log is copied back once it is this large: large enough that a page written often is copied
- * once, small enough that it stays in the page cache. */
-#define SOFT_BYTES (INT64_C(4) << 20)
+ * once. */
+#define SOFT_BYTES (INT64_C(32) << 20)
+#define PASSES_MAX 4                  /* beside the writer, before it is held back */
+#define LEFT_BYTES (INT64_C(1) << 20) /* little enough to hold the writer back for */
 
 struct checkpointer {
 	pthread_t thread;
@@ -19,9 +21,20 @@ struct checkpointer {
 	int64_t errors;
 	bool wanted, stop;
 
-	struct db *db; /* the thread's own */
+	pthread_mutex_t gate; /* held by a write transaction, or by a hard checkpoint */
+	struct db *db;        /* the thread's own */
 	int64_t max_bytes;
 };
+
+void checkpointer_hold(struct checkpointer *c)
+{
+	pthread_mutex_lock(&c->gate);
+}
+
+void checkpointer_release(struct checkpointer *c)
+{
+	pthread_mutex_unlock(&c->gate);
+}
 
 static void note(void *arg, int64_t wal_bytes)
 {
@@ -36,28 +49,22 @@ static void note(void *arg, int64_t wal_bytes)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* First everything that can be copied beside the writer; then, when the log is beyond its limit,
- * the little that came meanwhile with the writer held back, so that the log starts over. */
+/* First, beside the writer, everything that can be copied, again while much has come meanwhile;
+ * then, when the log is beyond its limit, the little that is left with the writer held back, so
+ * that the log starts over. */
 static int checkpoint(struct checkpointer *c, int64_t wal_bytes)
 {
-	int r = db_checkpoint(c->db, false);
+	int64_t left = INT64_MAX;
+	int r = LAPSE_OK;
 
-	if (r == LAPSE_OK && wal_bytes >= c->max_bytes)
-		r = db_checkpoint(c->db, true);
+	for (int i = 0; r == LAPSE_OK && left > LEFT_BYTES && i < PASSES_MAX; i++)
+		r = db_checkpoint(c->db, false, &left);
+	if (r == LAPSE_OK && wal_bytes >= c->max_bytes) {
+		checkpointer_hold(c);
+		r = db_checkpoint(c->db, true, &left);
+		checkpointer_release(c);
+	}
 	return r;
-}
-
-/* Ends the process: see LAPSE_ESYNC in db.h. The next start replays the log, which still has
- * everything that was answered. */
-static void die_unsynced(void)
-{
-	static const char line[] =
-		"{\"level\":\"fatal\",\"event\":\"checkpoint.sync_failed\","
-		"\"message\":\"the disk failed to sync the database; ending, so that "
-		"the next start replays the log\"}\n";
-
-	fwrite(line, 1, sizeof(line) - 1, stderr);
-	abort();
 }
 
 static void *run(void *arg)
@@ -74,7 +81,7 @@ static void *run(void *arg)
 		pthread_mutex_unlock(&c->lock);
 		int r = checkpoint(c, bytes);
 		if (r == LAPSE_ESYNC)
-			die_unsynced();
+			syncer_die("database");
 		pthread_mutex_lock(&c->lock);
 		c->wanted = false;
 		if (r < 0)
@@ -96,6 +103,7 @@ int checkpointer_start(const struct db_config *config, struct db *writer, int64_
 	}
 	c->max_bytes = wal_max_bytes;
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->gate, NULL);
 	pthread_cond_init(&c->wake, NULL);
 	if (pthread_create(&c->thread, NULL, run, c) != 0) {
 		db_close(c->db);
@@ -117,6 +125,7 @@ void checkpointer_stop(struct checkpointer *c)
 	pthread_mutex_unlock(&c->lock);
 	pthread_join(c->thread, NULL);
 	pthread_mutex_destroy(&c->lock);
+	pthread_mutex_destroy(&c->gate);
 	pthread_cond_destroy(&c->wake);
 	db_close(c->db);
 	free(c);

@@ -24,6 +24,11 @@ int checkpointer_start(const struct db_config *config, struct db *writer, int64_
 		       struct checkpointer **ret, struct problem *p);
 void checkpointer_stop(struct checkpointer *c); /* takes NULL */
 
+/* Around a write transaction: it waits for a hard checkpoint, and the other way round. Waiting here
+ * is a wait; waiting for SQLite's own lock would be a poll that gives up. */
+void checkpointer_hold(struct checkpointer *c);
+void checkpointer_release(struct checkpointer *c);
+
 /* The log's size after the last commit, and how many checkpoints failed. */
 int64_t checkpointer_wal_bytes(struct checkpointer *c);
 int64_t checkpointer_errors(struct checkpointer *c);

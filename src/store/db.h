@@ -32,7 +32,8 @@ struct db_config {
 	const char *path;
 	const struct clock *clock;
 	bool read_only;
-	bool durable;        /* synchronous=FULL */
+	bool durable;        /* false: nothing is synced, for tests that prove they notice */
+	bool lazy;           /* a commit does not sync; syncer.h does */
 	int busy_timeout_ms; /* how long another connection's lock is waited for */
 };
 
@@ -113,7 +114,13 @@ bool db_is_null(const struct db_query *q, int column);
  * overwrites it and without a clean close, which would checkpoint again. */
 typedef void db_wal_fn(void *arg, int64_t wal_bytes);
 void db_on_wal(struct db *db, db_wal_fn *fn, void *arg);
-int db_checkpoint(struct db *db, bool hard);
+int db_checkpoint(struct db *db, bool hard, int64_t *ret_left); /* bytes of log not copied */
+
+/* The write-ahead log as a file that can be synced, from any one thread, while others write it. */
+struct db_log;
+int db_log_open(const char *database, bool durable, struct db_log **ret, struct problem *p);
+int db_log_sync(struct db_log *log);
+void db_log_close(struct db_log *log); /* takes NULL */
 
 /* Ends a long read from another thread; its statement returns LAPSE_ETIMEOUT. */
 void db_interrupt(struct db *db);

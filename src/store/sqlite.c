@@ -14,8 +14,9 @@
 #include "store/db.h"
 
 #define PARAMS_MAX 16
-#define CACHE_KIB 65536    /* page cache of a writer: the hot part of a few million rows */
-#define STATEMENTS_MIN 128 /* slots of the statement table; it doubles */
+#define CACHE_KIB 65536           /* page cache of a writer: the hot part of a few million rows */
+#define LOG_KEPT_BYTES (64 << 20) /* a log that starts over keeps so much of its file */
+#define STATEMENTS_MIN 128        /* slots of the statement table; it doubles */
 
 struct db_prepared {
 	const struct db_stmt *key; /* NULL = a free slot */
@@ -89,8 +90,11 @@ static int configure(struct db *db, const struct db_config *config)
 		sql, sizeof(sql),
 		"PRAGMA temp_store=MEMORY; PRAGMA cache_size=-%d; PRAGMA wal_autocheckpoint=0;"
 		"PRAGMA synchronous=%s; PRAGMA journal_size_limit=%d; PRAGMA trusted_schema=OFF;%s",
-		config->read_only ? CACHE_KIB / 16 : CACHE_KIB, config->durable ? "FULL" : "OFF",
-		16 << 20, config->read_only ? "" : "PRAGMA journal_mode=WAL;");
+		config->read_only ? CACHE_KIB / 16 : CACHE_KIB,
+		!config->durable ? "OFF"
+		: config->lazy   ? "NORMAL"
+				 : "FULL",
+		LOG_KEPT_BYTES, config->read_only ? "" : "PRAGMA journal_mode=WAL;");
 	return db_script(db, sql);
 }
 
@@ -378,13 +382,63 @@ void db_on_wal(struct db *db, db_wal_fn *fn, void *arg)
 	sqlite3_wal_hook(db->handle, on_commit, db);
 }
 
-int db_checkpoint(struct db *db, bool hard)
+int db_checkpoint(struct db *db, bool hard, int64_t *ret_left)
 {
 	int mode = hard ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE;
+	int all = 0, copied = 0;
+	int rc = sqlite3_wal_checkpoint_v2(db->handle, NULL, mode, &all, &copied);
 
-	int rc = sqlite3_wal_checkpoint_v2(db->handle, NULL, mode, NULL, NULL);
-
+	*ret_left = all > copied ? (all - copied) * db->page_bytes : 0;
 	return rc == SQLITE_IOERR_FSYNC ? LAPSE_ESYNC : translate(rc);
+}
+
+struct db_log {
+	const char *name; /* SQLite's form of a file name, with its parameters behind it */
+	sqlite3_file *file;
+	bool durable;
+};
+
+int db_log_open(const char *database, bool durable, struct db_log **ret, struct problem *p)
+{
+	sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+	struct db_log *log = mem_zalloc(1, sizeof(*log));
+	char path[4096], full[4096];
+
+	/* Through SQLite's own file layer, so that whatever stands below SQLite sees the sync. */
+	snprintf(path, sizeof(path), "%s-wal", database);
+	log->file = mem_zalloc(1, (size_t)vfs->szOsFile);
+	log->durable = durable;
+	int rc = vfs->xFullPathname(vfs, path, sizeof(full), full);
+	if (rc == SQLITE_OK) {
+		log->name = sqlite3_create_filename(full, "", "", 0, NULL);
+		rc = vfs->xOpen(vfs, log->name, log->file,
+				SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_WAL, NULL);
+	}
+	if (rc != SQLITE_OK) {
+		db_log_close(log);
+		return problem_set(p, LAPSE_EIO, NULL, "cannot open the log %.160s", path);
+	}
+	*ret = log;
+	return LAPSE_OK;
+}
+
+int db_log_sync(struct db_log *log)
+{
+	if (!log->durable)
+		return LAPSE_OK;
+	int rc = log->file->pMethods->xSync(log->file, SQLITE_SYNC_NORMAL | SQLITE_SYNC_DATAONLY);
+	return rc == SQLITE_OK ? LAPSE_OK : LAPSE_ESYNC;
+}
+
+void db_log_close(struct db_log *log)
+{
+	if (!log)
+		return;
+	if (log->file->pMethods)
+		log->file->pMethods->xClose(log->file);
+	sqlite3_free_filename((char *)(uintptr_t)log->name);
+	free(log->file);
+	free(log);
 }
 
 void db_interrupt(struct db *db)

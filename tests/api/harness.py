@@ -26,7 +26,9 @@ START_DEADLINE_S = 20
 STOP_DEADLINE_S = 15
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-NEVER_MS = HOUR_MS  # an interval no test lives long enough to see
+NEVER_MS = DAY_MS  # an interval no test lives long enough to see
+
+MONOTONIC_AS_IT_IS = {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 STARTED = []  # every Daemon of the running test, for the report of a failure
 
@@ -65,11 +67,16 @@ def faketime_preload():
 
 
 class Clock:
-    """A wall clock for a daemon: stands still, moves only when told (also while the daemon runs)."""
+    """The time of a daemon: stands still, moves only when told (also while the daemon runs).
+
+    All its clocks move together, as they do on a machine whose clock is right. With `wall_only` the
+    monotonic clock is left alone: a wall clock that stopped, went back or leapt.
+    """
 
     START = datetime.datetime(2026, 3, 1, 12, 0, 0, tzinfo=datetime.timezone.utc)
 
-    def __init__(self, directory):
+    def __init__(self, directory, wall_only=False):
+        self.wall_only = wall_only
         self.path = pathlib.Path(directory) / "clock"
         self.now_ms = int(self.START.timestamp() * 1000)
         self._write()
@@ -87,13 +94,14 @@ class Clock:
         draft.rename(self.path)
 
     def environment(self):
-        return {"FAKETIME_TIMESTAMP_FILE": str(self.path), "FAKETIME_NO_CACHE": "1"}
+        env = {"FAKETIME_TIMESTAMP_FILE": str(self.path), "FAKETIME_NO_CACHE": "1"}
+        return {**env, **MONOTONIC_AS_IT_IS} if self.wall_only else env
 
 
 class Daemon:
     """One lapsed. Settings are keyword arguments (message_ttl_ms=1) and become flags.
 
-    faketime: a FAKETIME specification ("-25h"). clock: a Clock. Neither touches the monotonic clock.
+    faketime: a FAKETIME specification ("-25h"), which does not touch the monotonic clock. clock: a Clock.
     """
 
     def __init__(self, data_dir, listen="127.0.0.1:0", faketime=None, clock=None, env=None, args=(),
@@ -127,8 +135,8 @@ class Daemon:
         env["TZ"] = "UTC"
         if self.faketime or self.clock:
             env["LD_PRELOAD"] = faketime_preload()
-            env["FAKETIME_DONT_FAKE_MONOTONIC"] = "1"
-            env.update(self.clock.environment() if self.clock else {"FAKETIME": self.faketime})
+            env.update(self.clock.environment() if self.clock
+                       else {"FAKETIME": self.faketime, **MONOTONIC_AS_IT_IS})
         env.update(self.env)
         return env
 

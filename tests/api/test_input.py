@@ -137,8 +137,8 @@ def test_no_content_type(api):
     post_raw(api, b'{"from":"b","content":"x"}', kind=None).fails(415, "unsupported_media_type")
 
 
-@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "application/json;charset=UTF-8",
-                                  "Application/JSON", "application/json ; charset=\"utf-8\""])
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON",
+                                  "application/json;charset=UTF-8", "application/json ; charset=\"utf-8\""])
 def test_right_content_types(start, kind):
     post_raw(start().client(), b'{"from":"b","content":"x"}', kind=kind).ok(201)
 
@@ -237,7 +237,8 @@ def test_bad_bytes_in_a_path(shared, api):
 # Queries ------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("path", [SEND, "/v1/messages/stats", "/v1/holds", "/v1/tokens"])
-@pytest.mark.parametrize("limit", ["0", "101", "-1", "1.5", "x", "", "1e1", "0x10", " 5", "+5", "5 ", "99999999999999999999"])
+@pytest.mark.parametrize("limit", ["0", "101", "-1", "1.5", "x", "", "1e1", "0x10", " 5", "+5", "5 ",
+                                   "99999999999999999999"])
 def test_limit_out_of_range(api, path, limit):
     api.get(path, limit=limit).fails(400, "invalid_request", names="limit")
 

@@ -14,6 +14,7 @@ import tempfile
 from typing import Optional
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -27,6 +28,8 @@ AGENTS = ["anna", "b c", "dörte"]
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=80, stateful_step_count=40)
 hypothesis.settings.register_profile("explore", max_examples=800, stateful_step_count=80, print_blob=True)
 PROFILE = hypothesis.settings.get_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+pytestmark = pytest.mark.limit_s(1800)
 
 
 @dataclasses.dataclass

@@ -54,7 +54,8 @@ def test_a_bad_flag_stops_the_start(tmp_path, args, names):
     assert len(said.splitlines()) == 1 and names in said, said
 
 
-@pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:x", ":1:2", "unix:"])
+@pytest.mark.parametrize("listen", ["nowhere", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:x", ":1:2",
+                                    "unix:"])
 def test_a_bad_address_stops_the_start(tmp_path, listen):
     code, said = run_to_end(tmp_path / "data", listen=listen)
     assert code == 2 and len(said.splitlines()) == 1 and "listen" in said, said

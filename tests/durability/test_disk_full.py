@@ -26,8 +26,9 @@ class Posts:
     open, and the daemon may also choose to end: then it is started again, as its supervisor would.
     """
 
-    def __init__(self, rig, syncs_fail=False):
+    def __init__(self, rig, syncs_fail=False, calm="power-loss"):
         self.rig, self.syncs_fail = rig, syncs_fail
+        self.calm = calm  # the disk after the daemon ended: it works again
         self.notes = Notes()
         self.number = 0
         self.lock = threading.Lock()
@@ -76,6 +77,7 @@ class Posts:
             assert not thread.is_alive(), f"a request got no answer\n{self.rig.log_tail()}"
         if len(self.answers) < count:
             assert self.syncs_fail, f"lapsed went away\n{self.rig.log_tail()}"
+            self.rig.steer(self.calm)
             self.rig.revive()
             self.ended = True
         return [(send, answer) for send, answer in self.answers if answer.status != 201]
@@ -196,15 +198,16 @@ def test_power_loss_while_the_disk_fails(start, fault):
 def test_failed_sync_of_the_log_is_never_answered_as_done(start, loss):
     """After a failed fsync the kernel forgets the pages: no later answer may rest on them."""
     rig = start(loss)
-    posts = Posts(rig, syncs_fail=True)
-    refused = []
+    posts = Posts(rig, syncs_fail=True, calm=loss)
+    ended = 0
     for after in range(12):
         rig.steer(f"{loss} ioerr-sync only=wal after={after} for=1")
         for _ in range(4):
-            refused += posts.burst()
-    assert refused, "no failed sync was noticed"
-    for _, answer in refused:
-        assert_unavailable(answer)
+            for _, answer in posts.burst():
+                assert_unavailable(answer)
+            ended += posts.ended
+    assert ended >= 6, "failed syncs were not noticed"
+    assert "store.sync_failed" in rig.log_path.read_text()
     rig.steer(loss)
     assert_accepts_again(rig, posts)
     pull_the_plug_and_check(rig, posts)
@@ -289,7 +292,7 @@ def test_start_on_a_full_disk(start):
     pull_the_plug_and_check(rig, posts)
 
 
-@pytest.mark.parametrize("fault", ["full", "ioerr-write", "ioerr-sync"])
+@pytest.mark.parametrize("fault", ["full", "ioerr-write"])
 def test_failing_store_costs_ticks_not_data(start, fault):
     """Sweeps fail, are counted, go on; when the store is back they remove what is due and nothing else."""
     rig = start(message_ttl_ms=1000, message_sweep_ms=30)
@@ -307,11 +310,12 @@ def test_failing_store_costs_ticks_not_data(start, fault):
     assert [status_of(rig, id_) for id_ in keep] == [200] * 10
     assert [status_of(rig, id_) for id_ in drop] == [404] * 10
     errors = tick_errors(rig)
+    send_some(rig, 1)  # a removal need not be durable by itself; it is before the next answer
     rig.kill()
     with rig.disk() as db:
         assert [row[0] for row in db.execute("PRAGMA integrity_check")] == ["ok"]
-        assert db.execute("SELECT count(*), sum(read) FROM messages").fetchone() == (10, 0)
-        assert db.execute("SELECT sum(total), sum(unread) FROM inboxes").fetchone() == (10, 10)
+        assert db.execute("SELECT count(*), sum(read) FROM messages").fetchone() == (11, 0)
+        assert db.execute("SELECT sum(total), sum(unread) FROM inboxes").fetchone() == (11, 11)
     assert errors >= before + 3
 
 

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checkpointer, as the engine runs it, keeps the write-ahead log bounded. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+#define MIB (INT64_C(1) << 20)
+#define SOFT (4 * MIB) /* of checkpoint.c: from here on the log is copied back */
+
+static int setup(void **state)
+{
+	world_setup(state);
+	struct world *w = *state;
+
+	w->settings.wal_max_bytes = MIB;
+	world_reopen(w);
+	side_run(w, "CREATE TABLE blobs (b)");
+	return 0;
+}
+
+/* About half a mebibyte of log. */
+static int commit_blob(struct world *w)
+{
+	struct tx tx;
+	int r = tx_begin(&tx, &w->engine);
+
+	if (r == LAPSE_OK)
+		r = db_script(tx.db, "INSERT INTO blobs VALUES (zeroblob(500000))");
+	if (r == LAPSE_OK)
+		return tx_commit(&tx);
+	tx_rollback(&tx);
+	return r;
+}
+
+static int64_t wal_bytes(struct world *w)
+{
+	return checkpointer_wal_bytes(w->engine.checkpointer);
+}
+
+/* Small commits until the log has started over, for two seconds at most. */
+static bool settles_below(struct world *w, int64_t bytes)
+{
+	for (int i = 0; i < 400 && wal_bytes(w) >= bytes; i++) {
+		send_message(w, "o", "a");
+		usleep(5000);
+	}
+	return wal_bytes(w) < bytes;
+}
+
+static void the_log_starts_over(void **state)
+{
+	struct world *w = *state;
+
+	while (wal_bytes(w) < SOFT)
+		assert_int_equal(commit_blob(w), LAPSE_OK);
+	assert_true(settles_below(w, MIB));
+	assert_int_equal(checkpointer_errors(w->engine.checkpointer), 0);
+}
+
+/* 60 MiB of commits with the short pauses a loop has. The writer can be ahead of a checkpoint under
+ * way, so the bound has slack; without a checkpointer the log would be all of it. */
+static void the_log_is_bounded_under_load(void **state)
+{
+	struct world *w = *state;
+	char wal[TEMP_PATH_MAX];
+	struct stat st;
+
+	for (int i = 0; i < 120; i++) {
+		assert_int_equal(commit_blob(w), LAPSE_OK);
+		usleep(2000);
+	}
+	path_join(wal, w->dir, DATADIR_DATABASE "-wal");
+	assert_int_equal(stat(wal, &st), 0);
+	assert_true(st.st_size < 40 * MIB);
+	assert_true(wal_bytes(w) < 40 * MIB);
+}
+
+/* A reader that stays (a backup, a long count) pins the log. The log may grow meanwhile, but
+ * writers do not fail, not even beyond wal_max_bytes; when the reader goes, it is bounded again. */
+static void a_reader_delays_it_only(void **state)
+{
+	struct world *w = *state;
+
+	side_run(w, "BEGIN; SELECT count(*) FROM messages");
+	for (int i = 0; i < 12; i++) {
+		assert_int_equal(commit_blob(w), LAPSE_OK);
+		usleep(10000);
+	}
+	assert_true(wal_bytes(w) >= SOFT);
+	side_run(w, "COMMIT");
+	assert_true(settles_below(w, SOFT));
+}
+
+static void stopping_takes_nothing(void **state)
+{
+	(void)state;
+	checkpointer_stop(NULL);
+}
+
+#define LOG_TEST(f) cmocka_unit_test_setup_teardown(f, setup, world_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LOG_TEST(the_log_starts_over),
+		LOG_TEST(the_log_is_bounded_under_load),
+		LOG_TEST(a_reader_delays_it_only),
+		cmocka_unit_test(stopping_takes_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Deletions outside: a durable intent, tried until it is done or a dead letter. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "unit.h"
+
+#define RUNS_MAX 64
+
+/* A runner that only keeps what it is given; the test settles it. */
+struct bench {
+	struct world *world;
+	struct cleanup *runs[RUNS_MAX];
+	int started, settled;
+};
+
+static void keep(void *ctx, struct cleanup *c)
+{
+	struct bench *b = ctx;
+
+	assert_true(b->started < RUNS_MAX);
+	b->runs[b->started++] = c;
+}
+
+static void attach(struct bench *b)
+{
+	b->world->engine.cleaner.runner = keep;
+	b->world->engine.cleaner.runner_ctx = b;
+}
+
+static int setup(void **state)
+{
+	struct bench *b = mem_zalloc(1, sizeof(*b));
+	void *w;
+
+	world_setup(&w);
+	b->world = w;
+	attach(b);
+	*state = b;
+	return 0;
+}
+
+static void settle_next(struct bench *b, int err, const char *why)
+{
+	assert_true(b->settled < b->started);
+	cleanup_settle(&b->world->engine, b->runs[b->settled], err, why);
+	b->runs[b->settled++] = NULL;
+}
+
+/* What a crash leaves: the process's memory goes, the store stays. */
+static void forget_runs(struct bench *b)
+{
+	for (int i = b->settled; i < b->started; i++) {
+		free(b->runs[i]->owner);
+		free(b->runs[i]->kind);
+		free(b->runs[i]->target);
+		free(b->runs[i]);
+	}
+	b->settled = b->started;
+}
+
+static int teardown(void **state)
+{
+	struct bench *b = *state;
+	void *w = b->world;
+
+	forget_runs(b);
+	world_teardown(&w);
+	free(b);
+	return 0;
+}
+
+static void add(struct world *w, const char *kind, const char *target)
+{
+	struct tx tx;
+
+	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+	assert_int_equal(cleanup_add(&tx, "owner", kind, target), LAPSE_OK);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+}
+
+static void advance_and_tick(struct bench *b, lapse_ms ms)
+{
+	fake_clock_advance(&b->world->time, ms);
+	cleaner_tick(&b->world->engine);
+}
+
+static int64_t rows(struct bench *b, const char *where)
+{
+	return side_int(b->world, "SELECT count(*) FROM cleanups WHERE %s", where);
+}
+
+static void done_once_and_gone(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, "file", "blob-1");
+	assert_int_equal(rows(b, "state = 1 AND attempts = 0"), 1);
+	assert_int_equal(cleaner_next_us(&b->world->engine), 0);
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 1);
+	assert_string_equal(b->runs[0]->owner, "owner");
+	assert_string_equal(b->runs[0]->kind, "file");
+	assert_string_equal(b->runs[0]->target, "blob-1");
+	for (int i = 0; i < 10; i++)
+		advance_and_tick(b, 5000);
+	assert_int_equal(b->started, 1); /* while it runs it is not started again */
+	settle_next(b, LAPSE_OK, "");
+	assert_int_equal(rows(b, "1"), 0);
+	advance_and_tick(b, 3600000);
+	assert_int_equal(b->started, 1);
+	assert_int_equal(b->world->engine.cleaner.running, 0);
+}
+
+static void an_intent_of_a_rolled_back_transaction_is_none(void **state)
+{
+	struct bench *b = *state;
+	struct tx tx;
+
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(tx_begin(&tx, &b->world->engine), LAPSE_OK);
+	assert_int_equal(cleanup_add(&tx, "o", "file", "x"), LAPSE_OK);
+	tx_rollback(&tx);
+	assert_true(cleaner_next_us(&b->world->engine) > 0);
+	advance_and_tick(b, 3600000);
+	assert_int_equal(b->started, 0);
+}
+
+static void without_a_runner_intents_wait(void **state)
+{
+	struct bench *b = *state;
+
+	b->world->engine.cleaner.runner = NULL;
+	add(b->world, "file", "x");
+	assert_int_equal(cleaner_next_us(&b->world->engine), INT64_MAX);
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(rows(b, "state = 1 AND next_at <= created_at"), 1);
+	attach(b);
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 1);
+}
+
+static void the_same_target_twice_is_one(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, "file", "x");
+	add(b->world, "file", "x");
+	add(b->world, "mail", "x");
+	assert_int_equal(rows(b, "1"), 2);
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 2);
+}
+
+static void a_failure_is_tried_again_after_a_pause(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, "file", "x");
+	cleaner_tick(&b->world->engine);
+	settle_next(b, LAPSE_ETIMEOUT, "no answer");
+	assert_int_equal(rows(b, "state = 1 AND attempts = 1 AND error = 'no answer'"), 1);
+	advance_and_tick(b, 9999);
+	assert_int_equal(b->started, 1);
+	advance_and_tick(b, 5000); /* the pause of ten seconds is over at the next look */
+	assert_int_equal(b->started, 2);
+	assert_int_equal(b->runs[1]->attempts, 1);
+	settle_next(b, LAPSE_ETIMEOUT, "still none");
+	advance_and_tick(b, 19999);
+	assert_int_equal(b->started, 2); /* the pause grows */
+	advance_and_tick(b, 5000);
+	assert_int_equal(b->started, 3);
+	settle_next(b, LAPSE_OK, "");
+	assert_int_equal(rows(b, "1"), 0);
+	assert_int_equal(b->world->engine.cleaner.dead, 0);
+}
+
+static void die(struct bench *b, const char *target)
+{
+	add(b->world, "file", target);
+	for (int i = 0; i < 3; i++) {
+		advance_and_tick(b, 60000);
+		settle_next(b, LAPSE_EIO, "disk on fire");
+	}
+}
+
+static void three_failures_are_a_dead_letter(void **state)
+{
+	struct bench *b = *state;
+	struct buf CLEANUP(buf_done) metrics = { 0 };
+
+	die(b, "x");
+	assert_int_equal(rows(b, "state = -1 AND attempts = 3 AND error = 'disk on fire'"), 1);
+	assert_int_equal(b->world->engine.cleaner.dead, 1);
+	engine_write_metrics(&b->world->engine, &metrics);
+	assert_non_null(strstr(buf_text(&metrics), "\nlapse_dead_letters 1\n"));
+	char *CLEANUP(mem_freep) data = side_text(
+		b->world, "SELECT owner || data FROM events WHERE kind = 'cleanup.dead_letter'");
+	assert_non_null(strstr(data, "owner{\"id\":\""));
+	assert_non_null(strstr(data, "\"kind\":\"file\",\"target\":\"x\",\"attempts\":3,"
+				     "\"error\":\"disk on fire\"}"));
+	advance_and_tick(b, 86400000);
+	assert_int_equal(b->started, 3);
+	world_check_counters(b->world);
+}
+
+static void the_number_of_attempts_is_a_setting(void **state)
+{
+	struct bench *b = *state;
+
+	b->world->settings.cleanup_max_attempts = 1;
+	add(b->world, "file", "x");
+	cleaner_tick(&b->world->engine);
+	settle_next(b, LAPSE_EIO, "no");
+	assert_int_equal(rows(b, "state = -1 AND attempts = 1"), 1);
+}
+
+static void dead_letters_are_counted_after_a_restart(void **state)
+{
+	struct bench *b = *state;
+
+	die(b, "x");
+	world_reopen(b->world);
+	assert_int_equal(b->world->engine.cleaner.dead, 1);
+}
+
+/* The daemon dies between the take and the answer: the intent is there and is tried again. */
+static void a_crash_costs_a_pause(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, "file", "x");
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 1);
+	forget_runs(b);
+	world_reopen(b->world);
+	attach(b);
+	advance_and_tick(b, 30000);
+	assert_int_equal(b->started, 1);
+	advance_and_tick(b, 30000);
+	assert_int_equal(b->started, 2);
+	assert_string_equal(b->runs[1]->target, "x");
+	settle_next(b, LAPSE_OK, "");
+	assert_int_equal(rows(b, "1"), 0);
+}
+
+static void a_settlement_that_cannot_be_written_is_repeated(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, "file", "x");
+	cleaner_tick(&b->world->engine);
+	store_fails(b->world);
+	settle_next(b, LAPSE_OK, "");
+	store_is_back(b->world);
+	assert_int_equal(rows(b, "state = 1 AND attempts = 0"), 1);
+	assert_int_equal(b->world->engine.cleaner.running, 0);
+	char *CLEANUP(mem_freep) log = world_log(b->world);
+	assert_non_null(strstr(log, "cleanup.settle_failed"));
+	advance_and_tick(b, 60000);
+	assert_int_equal(b->started, 2);
+	settle_next(b, LAPSE_OK, "");
+	assert_int_equal(rows(b, "1"), 0);
+}
+
+static void a_take_that_cannot_be_written_starts_nothing(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, "file", "x");
+	store_fails(b->world);
+	cleaner_tick(&b->world->engine);
+	store_is_back(b->world);
+	assert_int_equal(b->started, 0);
+	advance_and_tick(b, 5000);
+	assert_int_equal(b->started, 1);
+}
+
+/* Eight at once; the others follow as places come free, none is lost, none runs twice. */
+static void so_many_at_once(void **state)
+{
+	struct bench *b = *state;
+	bool seen[20] = { false };
+
+	for (int i = 0; i < 20; i++) {
+		char target[16];
+		snprintf(target, sizeof(target), "%d", i);
+		add(b->world, "file", target);
+	}
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 8);
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 8);
+	assert_int_equal(cleaner_next_us(&b->world->engine), INT64_MAX);
+	for (int round = 0; b->settled < 20; round++) {
+		assert_true(round < 50);
+		assert_true(b->started - b->settled <= 8);
+		assert_int_equal(b->world->engine.cleaner.running, b->started - b->settled);
+		while (b->settled < b->started) {
+			int target = atoi(b->runs[b->settled]->target);
+			assert_false(seen[target]);
+			seen[target] = true;
+			settle_next(b, LAPSE_OK, "");
+		}
+		advance_and_tick(b, 5000);
+	}
+	assert_int_equal(b->started, 20);
+	assert_int_equal(rows(b, "1"), 0);
+}
+
+/* A place that comes free is used at once while others wait: no pause of five seconds. */
+static void a_free_place_is_used_at_once(void **state)
+{
+	struct bench *b = *state;
+
+	for (int i = 0; i < 9; i++) {
+		char target[16];
+		snprintf(target, sizeof(target), "%d", i);
+		add(b->world, "file", target);
+	}
+	cleaner_tick(&b->world->engine);
+	settle_next(b, LAPSE_OK, "");
+	assert_int_equal(cleaner_next_us(&b->world->engine), 0);
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 9);
+}
+
+/* Ids are unique even when the clock went back while the engine was closed. */
+static void a_clock_that_went_back_is_no_conflict(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, "file", "x");
+	world_close(b->world);
+	b->world->time.wall -= 3600000;
+	world_open(b->world);
+	fake_clock_advance(&b->world->time, 3600000); /* the same millisecond comes a second time */
+	add(b->world, "file", "y");
+	assert_int_equal(rows(b, "1"), 2);
+}
+
+#define BENCH_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		BENCH_TEST(done_once_and_gone),
+		BENCH_TEST(an_intent_of_a_rolled_back_transaction_is_none),
+		BENCH_TEST(without_a_runner_intents_wait),
+		BENCH_TEST(the_same_target_twice_is_one),
+		BENCH_TEST(a_failure_is_tried_again_after_a_pause),
+		BENCH_TEST(three_failures_are_a_dead_letter),
+		BENCH_TEST(the_number_of_attempts_is_a_setting),
+		BENCH_TEST(dead_letters_are_counted_after_a_restart),
+		BENCH_TEST(a_crash_costs_a_pause),
+		BENCH_TEST(a_settlement_that_cannot_be_written_is_repeated),
+		BENCH_TEST(a_take_that_cannot_be_written_starts_nothing),
+		BENCH_TEST(so_many_at_once),
+		BENCH_TEST(a_free_place_is_used_at_once),
+		BENCH_TEST(a_clock_that_went_back_is_no_conflict),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

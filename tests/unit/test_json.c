@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON out: commas and escapes. JSON in: what is parsed, and every way a field can be wrong. */
+#include <string.h>
+
+#include "base/json.h"
+#include "unit.h"
+
+/* Out */
+
+static void writes_commas_where_they_belong(void **state)
+{
+	struct buf CLEANUP(buf_done) b = { 0 };
+
+	(void)state;
+	json_begin(&b, '{');
+	json_key(&b, "empty");
+	json_begin(&b, '[');
+	json_end(&b, ']');
+	json_key(&b, "list");
+	json_begin(&b, '[');
+	json_int(&b, 1);
+	json_begin(&b, '{');
+	json_end(&b, '}');
+	json_begin(&b, '[');
+	json_text(&b, "x");
+	json_end(&b, ']');
+	json_bool(&b, true);
+	json_text(&b, NULL);
+	json_raw(&b, "{\"a\":1}");
+	json_raw(&b, NULL);
+	json_end(&b, ']');
+	json_put_bool(&b, "no", false);
+	json_put_int(&b, "n", INT64_MIN);
+	json_put_raw(&b, "raw", "[]");
+	json_put_id(&b, "id", 255);
+	json_put_time(&b, "t", 1);
+	json_put_time(&b, "never", LAPSE_NEVER);
+	json_put_text(&b, "brackets", "{[:");
+	json_put_text(&b, "last", "");
+	json_end(&b, '}');
+	assert_string_equal(buf_text(&b),
+			    "{\"empty\":[],\"list\":[1,{},[\"x\"],true,null,{\"a\":1},null],"
+			    "\"no\":false,\"n\":-9223372036854775808,\"raw\":[],"
+			    "\"id\":\"00000000000000ff\",\"t\":\"1970-01-01T00:00:00.001Z\","
+			    "\"never\":null,\"brackets\":\"{[:\",\"last\":\"\"}");
+}
+
+static void escapes_texts(void **state)
+{
+	static const struct {
+		const char *text, *want;
+	} cases[] = {
+		{ "", "\"\"" },
+		{ "plain", "\"plain\"" },
+		{ "\"", "\"\\\"\"" },
+		{ "a\\b", "\"a\\\\b\"" },
+		{ "\n\r\t", "\"\\n\\r\\t\"" },
+		{ "\x01\x1f", "\"\\u0001\\u001f\"" },
+		{ "\b\f", "\"\\u0008\\u000c\"" },
+		{ "\x7f", "\"\x7f\"" },
+		{ "/<>&", "\"/<>&\"" },
+		{ "\xc3\xa4\xf0\x9f\x98\x80", "\"\xc3\xa4\xf0\x9f\x98\x80\"" },
+		{ "end\"", "\"end\\\"\"" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct buf CLEANUP(buf_done) b = { 0 };
+		json_text(&b, cases[i].text);
+		assert_string_equal(buf_text(&b), cases[i].want);
+		json_t *CLEANUP(json_freep) j = json_loads(buf_text(&b), JSON_DECODE_ANY, NULL);
+		assert_string_equal(json_string_value(j), cases[i].text);
+	}
+}
+
+static void escapes_keys(void **state)
+{
+	struct buf CLEANUP(buf_done) b = { 0 };
+
+	(void)state;
+	json_begin(&b, '{');
+	json_put_int(&b, "a\"b", 1);
+	json_end(&b, '}');
+	assert_string_equal(buf_text(&b), "{\"a\\\"b\":1}");
+}
+
+/* In: the text */
+
+#define TEXT(s) s, sizeof(s) - 1
+
+static void parses_objects_only(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t n;
+		bool valid;
+	} cases[] = {
+		{ TEXT("{}"), true },
+		{ TEXT(" {\"a\": [1, 2.5, null, true, \"\\u00e4\"]}\n"), true },
+		{ TEXT("{\"a\":{\"b\":1},\"b\":2}"), true },
+		{ TEXT("{\"a\":9223372036854775807}"), true },
+		{ TEXT(""), false },
+		{ TEXT("[]"), false },
+		{ TEXT("\"text\""), false },
+		{ TEXT("1"), false },
+		{ TEXT("null"), false },
+		{ TEXT("{"), false },
+		{ TEXT("{}}"), false },
+		{ TEXT("{} {}"), false },
+		{ TEXT("{\"a\":1,}"), false },
+		{ TEXT("{'a':1}"), false },
+		{ TEXT("{a:1}"), false },
+		{ TEXT("{\"a\":01}"), false },
+		{ TEXT("{\"a\":NaN}"), false },
+		{ TEXT("{\"a\":1e999}"), false },
+		{ TEXT("{\"a\":9223372036854775808}"), false },
+		{ TEXT("{\"a\":\"\t\"}"), false },
+		{ TEXT("{\"a\":1,\"a\":1}"), false },
+		{ TEXT("{\"a\":{\"b\":1,\"b\":2}}"), false },
+		{ TEXT("{\"a\":1,\"\\u0061\":1}"), false },
+		{ TEXT("{\"a\":\"\\u0000\"}"), false },
+		{ TEXT("{\"\\u0000\":1}"), false },
+		{ TEXT("{\"a\":\"\0\"}"), false },
+		{ TEXT("{}\0"), false },
+		{ TEXT("{\"a\":\"\xff\"}"), false },
+		{ TEXT("{\"a\":\"\xc0\xaf\"}"), false },
+		{ TEXT("{\"a\":\"\xed\xa0\x80\"}"), false },
+		{ TEXT("{\"\xc3\":1}"), false },
+		{ TEXT("{\"a\":\"\\ud800\"}"), false },
+		{ TEXT("{\"a\":\"\\udc00\\ud800\"}"), false },
+		{ TEXT("\xef\xbb\xbf{}"), false },
+		{ TEXT("{\"a\":1} // no"), false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		json_t *CLEANUP(json_freep) j = NULL;
+		struct problem p = { 0 };
+		int r = json_parse_object(cases[i].text, cases[i].n, &j, &p);
+		if (r != (cases[i].valid ? LAPSE_OK : LAPSE_EINVAL))
+			fail_msg("case %zu: %s gave %d %s", i, cases[i].text, r, p.message);
+		assert_int_equal(j != NULL, cases[i].valid);
+		assert_string_equal(p.field, cases[i].valid ? "" : "body");
+		assert_int_equal(p.message[0] == '\0', cases[i].valid);
+	}
+}
+
+/* {"a":[[[…]]]} with so many levels in all. */
+static int parse_nested(int levels)
+{
+	struct buf CLEANUP(buf_done) b = { 0 };
+	json_t *CLEANUP(json_freep) j = NULL;
+	struct problem p = { 0 };
+
+	buf_puts(&b, "{\"a\":");
+	for (int i = 1; i < levels; i++)
+		buf_putc(&b, '[');
+	for (int i = 1; i < levels; i++)
+		buf_putc(&b, ']');
+	buf_putc(&b, '}');
+	return json_parse_object(buf_text(&b), b.len, &j, &p);
+}
+
+static void limits_depth(void **state)
+{
+	(void)state;
+	assert_int_equal(parse_nested(2), LAPSE_OK);
+	assert_int_equal(parse_nested(64), LAPSE_OK);
+	assert_int_equal(parse_nested(65), LAPSE_EINVAL);
+	assert_int_equal(parse_nested(2000), LAPSE_EINVAL);
+	assert_int_equal(parse_nested(200000), LAPSE_EINVAL);
+}
+
+/* In: the fields */
+
+struct sample {
+	const char *text, *label, *id;
+	int64_t number;
+	bool flag;
+	lapse_ms time;
+	json_t *object, *ids, *hexes;
+};
+
+#define FIELD(name, kind, required, min, max)                                                      \
+	{                                                                                          \
+#name, kind, required, offsetof(struct sample, name), min, max, ""                 \
+	}
+static const struct json_field FIELDS[] = {
+	FIELD(text, FIELD_TEXT, false, 1, 5),     FIELD(label, FIELD_LABEL, false, 0, 8),
+	FIELD(id, FIELD_ID, true, 0, 0),          FIELD(number, FIELD_INT, false, -3, 10),
+	FIELD(flag, FIELD_BOOL, false, 0, 0),     FIELD(time, FIELD_TIME, false, 0, 0),
+	FIELD(object, FIELD_OBJECT, false, 0, 0), FIELD(ids, FIELD_IDS, false, 1, 3),
+	FIELD(hexes, FIELD_HEXES, false, 0, 2),   { 0 },
+};
+
+static json_t *parse(const char *text)
+{
+	json_t *j = NULL;
+	struct problem p = { 0 };
+
+	if (json_parse_object(text, strlen(text), &j, &p) < 0)
+		fail_msg("%s: %s", text, p.message);
+	return j;
+}
+
+static void decodes_each_kind(void **state)
+{
+	json_t *CLEANUP(json_freep) j =
+		parse("{\"text\":\"a\\nb\",\"label\":\"\",\"id\":\"agent\",\"number\":-3,"
+		      "\"flag\":true,\"time\":\"1970-01-01T00:00:01Z\",\"object\":{\"k\":[1]},"
+		      "\"ids\":[\"x\",\"y\"],\"hexes\":[\"00000000000000ff\"]}");
+	struct sample s = { 0 };
+	struct problem p = { 0 };
+
+	(void)state;
+	assert_int_equal(json_decode(j, FIELDS, &s, &p), LAPSE_OK);
+	assert_string_equal(s.text, "a\nb");
+	assert_string_equal(s.label, "");
+	assert_string_equal(s.id, "agent");
+	assert_int_equal(s.number, -3);
+	assert_true(s.flag);
+	assert_int_equal(s.time, 1000);
+	assert_int_equal(json_object_size(s.object), 1);
+	assert_int_equal(json_array_size(s.ids), 2);
+	assert_int_equal(json_array_size(s.hexes), 1);
+}
+
+static void leaves_the_rest_alone(void **state)
+{
+	json_t *CLEANUP(json_freep) j = parse("{\"id\":\"agent\",\"flag\":false}");
+	struct sample s = { .number = 7, .flag = true, .time = LAPSE_NEVER };
+	struct problem p = { 0 };
+
+	(void)state;
+	assert_int_equal(json_decode(j, FIELDS, &s, &p), LAPSE_OK);
+	assert_int_equal(s.number, 7);
+	assert_false(s.flag);
+	assert_int_equal(s.time, LAPSE_NEVER);
+	assert_null(s.text);
+}
+
+static void rejects_wrong_fields(void **state)
+{
+	static const struct {
+		const char *json, *field, *message;
+	} cases[] = {
+		{ "{}", "id", "required" },
+		{ "{\"flag\":true}", "id", "required" },
+		{ "{\"id\":\"a\",\"extra\":1}", "extra", "unknown field 'extra'" },
+		{ "{\"id\":\"a\",\"Flag\":true}", "Flag", "unknown" },
+		{ "{\"id\":null}", "id", "string" },
+		{ "{\"id\":5}", "id", "string" },
+		{ "{\"id\":[]}", "id", "string" },
+		{ "{\"id\":\"\"}", "id", "empty" },
+		{ "{\"id\":\"a/b\"}", "id", "'/'" },
+		{ "{\"id\":\"a\\u0007\"}", "id", "control" },
+		{ "{\"id\":\"a\",\"text\":1}", "text", "string" },
+		{ "{\"id\":\"a\",\"text\":null}", "text", "string" },
+		{ "{\"id\":\"a\",\"text\":\"\"}", "text", "1 to 5 bytes" },
+		{ "{\"id\":\"a\",\"text\":\"123456\"}", "text", "1 to 5 bytes" },
+		{ "{\"id\":\"a\",\"text\":\"\xc3\xa4\xc3\xa4\xc3\xa4\"}", "text", "1 to 5 bytes" },
+		{ "{\"id\":\"a\",\"label\":\"123456789\"}", "label", "0 to 8" },
+		{ "{\"id\":\"a\",\"label\":\"a\\nb\"}", "label", "printable" },
+		{ "{\"id\":\"a\",\"number\":-4}", "number", "between -3 and 10" },
+		{ "{\"id\":\"a\",\"number\":11}", "number", "between -3 and 10" },
+		{ "{\"id\":\"a\",\"number\":1.0}", "number", "integer" },
+		{ "{\"id\":\"a\",\"number\":\"1\"}", "number", "integer" },
+		{ "{\"id\":\"a\",\"number\":true}", "number", "integer" },
+		{ "{\"id\":\"a\",\"flag\":1}", "flag", "true or false" },
+		{ "{\"id\":\"a\",\"flag\":\"true\"}", "flag", "true or false" },
+		{ "{\"id\":\"a\",\"flag\":null}", "flag", "true or false" },
+		{ "{\"id\":\"a\",\"time\":0}", "time", "ISO 8601" },
+		{ "{\"id\":\"a\",\"time\":\"soon\"}", "time", "ISO 8601" },
+		{ "{\"id\":\"a\",\"object\":[]}", "object", "object" },
+		{ "{\"id\":\"a\",\"object\":\"{}\"}", "object", "object" },
+		{ "{\"id\":\"a\",\"ids\":\"x\"}", "ids", "array" },
+		{ "{\"id\":\"a\",\"ids\":{}}", "ids", "array" },
+		{ "{\"id\":\"a\",\"ids\":[]}", "ids", "1 to 3 entries" },
+		{ "{\"id\":\"a\",\"ids\":[\"a\",\"b\",\"c\",\"d\"]}", "ids", "1 to 3 entries" },
+		{ "{\"id\":\"a\",\"ids\":[\"a\",1]}", "ids", "ids[1] must be a string" },
+		{ "{\"id\":\"a\",\"ids\":[\"a\",\"\"]}", "ids", "ids[1] must not be empty" },
+		{ "{\"id\":\"a\",\"ids\":[\"a\",\"b\",\"a\"]}", "ids", "twice" },
+		{ "{\"id\":\"a\",\"hexes\":[\"ff\"]}", "hexes", "hexes[0] must be 16 hex" },
+		{ "{\"id\":\"a\",\"hexes\":[\"00000000000000FF\"]}", "hexes", "hexes[0]" },
+		{ "{\"id\":\"a\",\"hexes\":[\"00000000000000ff\",\"00000000000000ff\"]}", "hexes",
+		  "twice" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		json_t *CLEANUP(json_freep) j = parse(cases[i].json);
+		struct sample s = { 0 };
+		struct problem p = { 0 };
+		if (json_decode(j, FIELDS, &s, &p) != LAPSE_EINVAL)
+			fail_msg("%s was taken", cases[i].json);
+		if (strcmp(p.field, cases[i].field) != 0 || !strstr(p.message, cases[i].message))
+			fail_msg("%s: %s: %s", cases[i].json, p.field, p.message);
+	}
+}
+
+static void takes_the_ends_of_ranges(void **state)
+{
+	static const char *const cases[] = {
+		"{\"id\":\"a\",\"number\":-3}",
+		"{\"id\":\"a\",\"number\":10}",
+		"{\"id\":\"a\",\"text\":\"1\"}",
+		"{\"id\":\"a\",\"text\":\"12345\"}",
+		"{\"id\":\"a\",\"label\":\"12345678\"}",
+		"{\"id\":\"a\",\"ids\":[\"a\"]}",
+		"{\"id\":\"a\",\"ids\":[\"a\",\"b\",\"c\"]}",
+		"{\"id\":\"a\",\"hexes\":[]}",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		json_t *CLEANUP(json_freep) j = parse(cases[i]);
+		struct sample s = { 0 };
+		struct problem p = { 0 };
+		if (json_decode(j, FIELDS, &s, &p) != LAPSE_OK)
+			fail_msg("%s: %s", cases[i], p.message);
+	}
+}
+
+static void takes_an_empty_body(void **state)
+{
+	static const struct json_field optional[] = {
+		FIELD(number, FIELD_INT, false, 0, 9),
+		{ 0 },
+	};
+	struct sample s = { .number = 4 };
+	struct problem p = { 0 };
+
+	(void)state;
+	assert_int_equal(json_decode(NULL, optional, &s, &p), LAPSE_OK);
+	assert_int_equal(s.number, 4);
+	assert_int_equal(json_decode(NULL, FIELDS, &s, &p), LAPSE_EINVAL);
+	assert_string_equal(p.field, "id");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(writes_commas_where_they_belong),
+		cmocka_unit_test(escapes_texts),
+		cmocka_unit_test(escapes_keys),
+		cmocka_unit_test(parses_objects_only),
+		cmocka_unit_test(limits_depth),
+		cmocka_unit_test(decodes_each_kind),
+		cmocka_unit_test(leaves_the_rest_alone),
+		cmocka_unit_test(rejects_wrong_fields),
+		cmocka_unit_test(takes_the_ends_of_ranges),
+		cmocka_unit_test(takes_an_empty_body),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

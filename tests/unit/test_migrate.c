@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Migrations: from empty, twice, from the future, and one that fails. And the table `meta`. */
+#include <string.h>
+
+#include "store/migrate.h"
+#include "unit.h"
+
+struct desk {
+	char dir[TEMP_PATH_MAX], path[TEMP_PATH_MAX];
+	struct fake_clock time;
+	struct db *db;
+	struct problem problem;
+};
+
+static int setup(void **state)
+{
+	struct desk *d = mem_zalloc(1, sizeof(*d));
+	struct db_config config = { .path = d->path, .clock = &d->time.clock };
+
+	temp_dir_make(d->dir);
+	path_join(d->path, d->dir, "test.db");
+	fake_clock_init(&d->time);
+	assert_int_equal(db_open(&config, &d->db, &d->problem), LAPSE_OK);
+	*state = d;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct desk *d = *state;
+
+	db_close(d->db);
+	temp_dir_remove(d->dir);
+	free(d);
+	return 0;
+}
+
+/* The whole schema as text. */
+static char *schema(struct db *db)
+{
+	static const struct db_stmt stmt = {
+		"SELECT coalesce(group_concat(name || ':' || coalesce(sql, ''), ';'), '') FROM "
+		"(SELECT name, sql FROM sqlite_master ORDER BY name)"
+	};
+	struct db_query CLEANUP(db_finish) q = db_query(db, &stmt);
+
+	assert_int_equal(db_step(&q), 1);
+	return mem_strdup(db_text(&q, 0));
+}
+
+static int64_t version(struct db *db)
+{
+	int64_t v = -1;
+
+	assert_int_equal(migrate_current(db, &v), LAPSE_OK);
+	return v;
+}
+
+static void migrates_an_empty_database(void **state)
+{
+	struct desk *d = *state;
+
+	assert_int_equal(migrate(d->db, &d->problem), LAPSE_OK);
+	assert_true(migrate_newest() >= 1);
+	assert_int_equal(version(d->db), migrate_newest());
+	char *CLEANUP(mem_freep) text = schema(d->db);
+	assert_non_null(strstr(text, "messages:CREATE TABLE"));
+	assert_non_null(strstr(text, "cleanups_target:CREATE UNIQUE INDEX"));
+	assert_false(db_in_transaction(d->db));
+}
+
+static void a_second_time_changes_nothing(void **state)
+{
+	struct desk *d = *state;
+
+	assert_int_equal(migrate(d->db, &d->problem), LAPSE_OK);
+	assert_int_equal(db_script(d->db, "INSERT INTO counts VALUES ('x', 5)"), LAPSE_OK);
+	char *CLEANUP(mem_freep) before = schema(d->db);
+	int64_t changes = db_changes_total(d->db);
+	assert_int_equal(migrate(d->db, &d->problem), LAPSE_OK);
+	char *CLEANUP(mem_freep) after = schema(d->db);
+	assert_string_equal(before, after);
+	assert_int_equal(db_changes_total(d->db), changes);
+	assert_int_equal(version(d->db), migrate_newest());
+}
+
+static void refuses_the_future(void **state)
+{
+	struct desk *d = *state;
+
+	assert_int_equal(db_script(d->db, "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER "
+					  "NOT NULL) WITHOUT ROWID;"
+					  "INSERT INTO meta VALUES ('schema_version', 4711)"),
+			 LAPSE_OK);
+	char *CLEANUP(mem_freep) before = schema(d->db);
+	int64_t changes = db_changes_total(d->db);
+	assert_int_equal(migrate(d->db, &d->problem), LAPSE_EVERSION);
+	assert_non_null(strstr(d->problem.message, "4711"));
+	char *CLEANUP(mem_freep) after = schema(d->db);
+	assert_string_equal(before, after);
+	assert_int_equal(db_changes_total(d->db), changes);
+	assert_int_equal(version(d->db), 4711);
+}
+
+/* A table in the way makes the step fail in its middle: what came before it is gone too. */
+static void a_failing_step_leaves_nothing(void **state)
+{
+	struct desk *d = *state;
+
+	assert_int_equal(db_script(d->db, "CREATE TABLE tokens (mine)"), LAPSE_OK);
+	assert_true(migrate(d->db, &d->problem) < 0);
+	assert_non_null(strstr(d->problem.message, "schema version 1"));
+	assert_non_null(strstr(d->problem.message, "tokens"));
+	assert_false(db_in_transaction(d->db));
+	char *CLEANUP(mem_freep) text = schema(d->db);
+	assert_null(strstr(text, "events"));
+	assert_null(strstr(text, "counts"));
+	assert_non_null(strstr(text, "CREATE TABLE tokens (mine)"));
+	assert_int_equal(version(d->db), 0);
+	assert_int_equal(db_script(d->db, "DROP TABLE tokens"), LAPSE_OK);
+	assert_int_equal(migrate(d->db, &d->problem), LAPSE_OK);
+	assert_int_equal(version(d->db), migrate_newest());
+}
+
+static void keeps_facts(void **state)
+{
+	struct desk *d = *state;
+	int64_t value = -1;
+
+	assert_int_equal(migrate(d->db, &d->problem), LAPSE_OK);
+	assert_int_equal(meta_get(d->db, "nothing", 42, &value), LAPSE_OK);
+	assert_int_equal(value, 42);
+	assert_int_equal(meta_set(d->db, "k", INT64_MAX), LAPSE_OK);
+	assert_int_equal(meta_get(d->db, "k", 42, &value), LAPSE_OK);
+	assert_int_equal(value, INT64_MAX);
+	assert_int_equal(meta_set(d->db, "k", -1), LAPSE_OK);
+	assert_int_equal(meta_get(d->db, "k", 42, &value), LAPSE_OK);
+	assert_int_equal(value, -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(migrates_an_empty_database, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_second_time_changes_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(refuses_the_future, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_failing_step_leaves_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(keeps_facts, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
