@@ -49,7 +49,9 @@ test-durability: build ## kill -9, power loss, full disk: the long form
 
 test: build ## all tests, the long suites in their short form
 	@ctest --test-dir $(BUILD) --output-on-failure
-	@$(PYTEST) -n 2 tests/api tests/cli tests/docs
+	@$(PYTEST) -n 2 tests/api
+	@$(PYTEST) -n 2 tests/cli
+	@$(PYTEST) tests/docs
 	@LAPSE_KILL_ROUNDS=$${LAPSE_KILL_ROUNDS:-20} $(PYTEST) tests/durability
 
 check: lint test asan ## what CI runs: format, lint, gcc and clang, all tests, ASan and UBSan, coverage

@@ -26,7 +26,9 @@ static void look_now(struct engine *e, void *arg)
 static const struct db_stmt ADD = {
 	"INSERT INTO cleanups (id, owner, kind, target, state, attempts, next_at, created_at, "
 	"error) "
-	"VALUES ($1, $2, $3, $4, 1, 0, $5, $5, '') ON CONFLICT (kind, target) DO NOTHING"
+	"VALUES ($1, $2, $3, $4, 1, 0, $5, $5, '') "
+	"ON CONFLICT (kind, target) DO UPDATE SET state = 1, attempts = 0, "
+	"next_at = excluded.next_at WHERE cleanups.state = -1"
 };
 
 int cleanup_add(struct tx *tx, const char *owner, const char *kind, const char *target)
@@ -83,14 +85,25 @@ static int take(struct tx *tx, struct cleanup *taken[RUNNING_MAX], int *ret_n)
 	return r;
 }
 
-static int count_dead(struct tx *tx)
+static int count_dead(struct db *db, int64_t *ret)
 {
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT_DEAD);
+	struct db_query CLEANUP(db_finish) q = db_query(db, &COUNT_DEAD);
 	int r = db_step(&q);
 
 	if (r > 0)
-		tx->engine->cleaner.dead = db_int(&q, 0);
+		*ret = db_int(&q, 0);
 	return r < 0 ? r : LAPSE_OK;
+}
+
+int cleaner_load(struct engine *e)
+{
+	static const struct db_stmt newest = { "SELECT coalesce(max(id), 0) FROM cleanups" };
+	struct db_query CLEANUP(db_finish) q = db_query(e->db, &newest);
+	int r = db_step(&q);
+
+	if (r > 0 && db_int(&q, 0) > e->ids.last)
+		e->ids.last = db_int(&q, 0);
+	return r < 0 ? r : count_dead(e->db, &e->cleaner.dead);
 }
 
 /* Pending intents are rare: a look that finds none must not open a write transaction. */
@@ -189,18 +202,22 @@ static int write_failed(struct tx *tx, const struct cleanup *c, const char *why)
 void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *why)
 {
 	struct tx tx;
+	int64_t dead = e->cleaner.dead;
 	int r = tx_begin(&tx, e);
 
 	e->cleaner.running--;
+	e->cleaner.look_again = 0; /* there is room for the next */
 	if (r == LAPSE_OK)
 		r = err == LAPSE_OK ? write_done(&tx, c) : write_failed(&tx, c, why);
 	if (r == LAPSE_OK)
-		r = count_dead(&tx);
+		r = count_dead(tx.db, &dead);
 	if (r == LAPSE_OK)
 		r = tx_commit(&tx);
 	else
 		tx_rollback(&tx);
-	if (r < 0) /* the intent stands as it was taken: it is tried again after TAKE_MS */
+	if (r == LAPSE_OK)
+		e->cleaner.dead = dead;
+	else /* the intent stands as it was taken: it is tried again after TAKE_MS */
 		log_message(e->log, LOG_WARN, "cleanup.settle_failed", "%s: %s", c->target,
 			    err_text(r));
 	cleanup_free(c);

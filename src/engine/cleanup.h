@@ -40,10 +40,12 @@ struct cleaner {
 };
 
 void cleaner_init(struct cleaner *c);
+int cleaner_load(struct engine *e);
 void cleaner_tick(struct engine *e);
 lapse_us cleaner_next_us(const struct engine *e);
 
-/* Notes the intent in the transaction. The same target twice is one cleanup. */
+/* Notes the intent in the transaction. The same target twice is one cleanup; a dead letter is
+ * pending again. */
 int cleanup_add(struct tx *tx, const char *owner, const char *kind, const char *target);
 
 /* The outcome: LAPSE_OK removes the row; an error counts an attempt and plans the next one, or

@@ -65,6 +65,8 @@ static int load_in_transaction(struct engine *e)
 	}
 	if (r == LAPSE_OK)
 		r = tokens_load(e);
+	if (r == LAPSE_OK)
+		r = cleaner_load(e);
 	for (size_t i = 0; r == LAPSE_OK && i < e->schedulers_count; i++)
 		r = schedule_load(e, &e->schedulers[i]);
 	return r;

@@ -74,10 +74,12 @@ lapse_ms guard_now(struct guard *g)
 		g->jumped = false;
 	}
 	/* Behind, or ahead by a leap: our own pace. Else the wall clock knows better. */
-	lapse_ms now = g->jumped || wall < own_pace ? own_pace : wall;
-	if (now > g->trusted) { /* fractions of a millisecond must not get lost between two looks */
-		g->trusted = now;
+	if (g->jumped || wall < own_pace) {
+		g->at += (own_pace - g->trusted) * 1000; /* what is left of a millisecond stays */
+		g->trusted = own_pace;
+	} else {
 		g->at = mono;
+		g->trusted = wall;
 	}
 	return g->trusted;
 }

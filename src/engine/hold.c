@@ -14,7 +14,7 @@ static const struct db_stmt UPSERT = {
 	"until = excluded.until RETURNING id, placed_at"
 };
 static const struct db_stmt RELEASE = {
-	"DELETE FROM holds WHERE owner = $1 AND tbl = $2 AND key = $3 RETURNING id"
+	"DELETE FROM holds WHERE owner = $1 AND tbl = $2 AND key = $3 AND until > $4"
 };
 #define COLUMNS "id, owner, tbl, key, reason, until, placed_at"
 static const struct db_stmt GET = {
@@ -84,21 +84,56 @@ static int upsert(struct tx *tx, struct hold *h, int64_t ref, bool *ret_fresh)
 	return db_run(&q);
 }
 
+static const struct db_stmt COUNT = { "SELECT count(*) FROM holds" };
+
+/* Counted in the transaction: others of the same turn may have placed some. */
+static int check_limit(struct tx *tx, struct problem *p)
+{
+	int64_t max = tx->engine->settings->holds_max;
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT);
+	int r = db_step(&q);
+
+	if (r < 0)
+		return r;
+	if (db_int(&q, 0) > max)
+		return problem_set(p, LAPSE_ELIMIT, NULL,
+				   "there are %lld holds already (holds_max): release one first",
+				   (long long)max);
+	return LAPSE_OK;
+}
+
+/* A hold that has ended and was not swept yet is none. */
+static int drop_ended(struct tx *tx, const struct hold *h)
+{
+	static const struct db_stmt drop = {
+		"DELETE FROM holds WHERE owner = $1 AND tbl = $2 AND key = $3 AND until <= $4"
+	};
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &drop);
+
+	db_bind_text(&q, 1, h->owner);
+	db_bind_text(&q, 2, h->table);
+	db_bind_text(&q, 3, h->key);
+	db_bind_int(&q, 4, tx->now);
+	int r = db_run(&q);
+	if (r == LAPSE_OK)
+		tx_count(tx, "holds", -db_changed(&q));
+	return r;
+}
+
 int hold_place(struct tx *tx, struct hold *h, struct problem *p)
 {
-	int64_t ref = 0, max = tx->engine->settings->holds_max;
+	int64_t ref = 0;
 	bool fresh = false;
 	int r = find_row(tx, h, &ref, p);
 
 	if (r == LAPSE_OK)
+		r = drop_ended(tx, h);
+	if (r == LAPSE_OK)
 		r = upsert(tx, h, ref, &fresh);
+	if (r == LAPSE_OK && fresh)
+		r = check_limit(tx, p);
 	if (r < 0)
 		return r;
-	int i = matrix_find(tx->engine, "holds");
-	if (fresh && tx->engine->states[i].live + tx->live_delta[i] >= max)
-		return problem_set(p, LAPSE_ELIMIT, NULL,
-				   "there are %lld holds already (holds_max): release one first",
-				   (long long)max);
 	if (fresh)
 		tx_count(tx, "holds", 1);
 	return announce(tx, EVENT_HOLD_PLACED, h->owner, h->table, h->key, h->reason);
@@ -111,9 +146,12 @@ int hold_release(struct tx *tx, const char *owner, const char *table, const char
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, table);
 	db_bind_text(&q, 3, key);
-	int r = db_step(&q);
-	if (r <= 0)
-		return r < 0 ? r : LAPSE_ENOTFOUND;
+	db_bind_int(&q, 4, tx->now);
+	int r = db_run(&q);
+	if (r == LAPSE_OK && db_changed(&q) == 0)
+		return LAPSE_ENOTFOUND;
+	if (r < 0)
+		return r;
 	tx_count(tx, "holds", -1);
 	return announce(tx, EVENT_HOLD_RELEASED, owner, table, key, "released");
 }

@@ -168,13 +168,15 @@ static void sweep_ended(struct engine *e, struct scheduler *s, int err)
 		log_failure(e, s, recorded);
 	}
 	if (err == LAPSE_OK) {
-		s->last_ended = clock_mono(e->clock);
-		if (!s->sweep.dry_run)
+		if (!s->sweep.dry_run) {
+			s->last_ended = clock_mono(e->clock);
 			s->last_ended_at = clock_wall(e->clock);
+		}
 		histogram_add(&s->seconds, HISTOGRAM_SECONDS, s->sweep.ended - s->sweep.started);
 		log_pruned(e, s);
 	}
-	s->next_at = clock_mono(e->clock) + interval_us(e, s);
+	if (!s->sweep.dry_run) /* which has removed nothing, and must not put the real one off */
+		s->next_at = clock_mono(e->clock) + interval_us(e, s);
 	if (asker)
 		asker->done(asker, err, &s->sweep);
 }
@@ -236,5 +238,6 @@ void schedule_stop(struct engine *e)
 			struct sweep_request *r = CONTAINER_OF(l, struct sweep_request, link);
 			r->done(r, LAPSE_EUNAVAILABLE, &s->sweep);
 		}
+		s->requests_count = 0;
 	}
 }

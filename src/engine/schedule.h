@@ -3,11 +3,12 @@
  * Schedulers: when a sweep runs.
  *
  * Start: the first sweep of a scheduler is due one interval after engine_open(). Hand-over: a tick
- * runs one slice of one scheduler; a sweep that has more to do goes on at the next tick, so
- * foreground work comes in between. The interval counts from the end of the last sweep, whether
- * it succeeded, failed or was slow: the next one is armed in one place, sweep_ended(). Failure: the
- * slice that failed is rolled back, the sweep ends, it is logged and counted, and its event is
- * written when the store is back. Shutdown: schedule_stop() ends everything between two slices.
+ * runs one slice of every scheduler that has something to do; a sweep that has more to do goes on
+ * at the next tick, so foreground work comes in between. The interval counts from the end of the
+ * last sweep, whether it succeeded, failed or was slow: the next one is armed in one place,
+ * sweep_ended(). Failure: the slice that failed is rolled back, the sweep ends, it is logged and
+ * counted, and its event is written when the store is back. Shutdown: schedule_stop() ends
+ * everything between two slices.
  *
  * Sweeps asked for by hand queue up at their scheduler and run before the periodic one.
  */

@@ -54,11 +54,9 @@ void wait_remove(struct waits *w, struct waiter *waiter)
 {
 	struct wait_key *k = waiter->key;
 
-	if (!k)
-		return;
 	list_remove(&waiter->link);
 	waiter->key = NULL;
-	if (list_empty(&k->waiters))
+	if (k && list_empty(&k->waiters))
 		drop(w, k);
 }
 
@@ -72,9 +70,11 @@ void wait_wake(struct waits *w, const char *key)
 	list_init(&woken);
 	list_move_all(&woken, &k->waiters);
 	drop(w, k);
+	/* One who is woken may take out another, so nobody may point at the key any more. */
+	for (l = woken.next; l != &woken; l = l->next)
+		CONTAINER_OF(l, struct waiter, link)->key = NULL;
 	while ((l = list_shift(&woken))) {
 		struct waiter *waiter = CONTAINER_OF(l, struct waiter, link);
-		waiter->key = NULL;
 		waiter->wake(waiter);
 	}
 }

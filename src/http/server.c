@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "http/park.h"
 #include "http/request.h"
 #include "http/turn.h"
 
@@ -297,7 +298,7 @@ void server_quiesce(struct server *s)
 	if (fd != MHD_INVALID_SOCKET)
 		close(fd);
 	s->stopping = true;
-	turn_wake_all(s);
+	park_wake_all(s);
 	server_kick(s);
 }
 

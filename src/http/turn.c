@@ -3,114 +3,11 @@
 
 #include <assert.h>
 
+#include "http/park.h"
 #include "http/request.h"
 #include "http/server.h"
 
 #define TURN_MAX 512 /* requests of a turn; a commit of more gains nothing */
-
-/* Waiting */
-
-struct park_timer {
-	uv_timer_t timer;
-	struct request *request; /* NULL once it does not wait any more */
-};
-
-static void free_timer(uv_handle_t *h)
-{
-	free(CONTAINER_OF(h, struct park_timer, timer));
-}
-
-static void stop_waiting(struct request *r)
-{
-	wait_remove(&r->server->engine->waits, &r->waiter);
-	if (r->timer) {
-		r->timer->request = NULL;
-		uv_close((uv_handle_t *)&r->timer->timer, free_timer);
-		r->timer = NULL;
-	}
-	list_remove(&r->link);
-}
-
-static void wake(struct request *r)
-{
-	assert(r->state == REQUEST_WAITING);
-	stop_waiting(r);
-	turn_enqueue(r->server, r);
-}
-
-static void wake_call(struct call *c)
-{
-	wake(request_of_call(c));
-}
-
-static void wake_waiter(struct waiter *w)
-{
-	wake(CONTAINER_OF(w, struct request, waiter));
-}
-
-static void on_timeout(uv_timer_t *t)
-{
-	struct request *r = CONTAINER_OF(t, struct park_timer, timer)->request;
-
-	if (!r)
-		return;
-	r->call.timed_out = true;
-	wake(r);
-}
-
-static void park(struct request *r)
-{
-	struct park_timer *t = mem_zalloc(1, sizeof(*t));
-
-	r->waiter.wake = wake_waiter;
-	wait_add(&r->server->engine->waits, r->call.park_key, &r->waiter);
-	t->request = r;
-	r->timer = t;
-	uv_timer_init(r->server->loop, &t->timer);
-	uv_timer_start(&t->timer, on_timeout, (uint64_t)(r->call.park_ms > 0 ? r->call.park_ms : 0),
-		       0);
-}
-
-static void do_work(uv_work_t *w)
-{
-	struct request *r = CONTAINER_OF(w, struct request, work);
-
-	r->call.work(&r->call);
-}
-
-static void after_work(uv_work_t *w, int status)
-{
-	struct request *r = CONTAINER_OF(w, struct request, work);
-
-	(void)status;
-	r->call.work = NULL;
-	wake(r);
-}
-
-/* Must happen before the transaction commits: its own effects may wake this request. */
-static void start_waiting(struct request *r)
-{
-	r->state = REQUEST_WAITING;
-	list_append(&r->server->waiting, &r->link);
-	if (r->call.park_key)
-		park(r);
-	r->call.park_key = NULL;
-}
-
-void turn_wake_all(struct server *s)
-{
-	struct list *l, *next;
-
-	for (l = s->waiting.next; l != &s->waiting; l = next) {
-		struct request *r = CONTAINER_OF(l, struct request, link);
-		next = l->next;
-		r->call.stopping = true;
-		if (r->timer) /* a worker or an engine job brings the others back */
-			wake(r);
-	}
-}
-
-/* Running */
 
 void turn_enqueue(struct server *s, struct request *r)
 {
@@ -138,7 +35,7 @@ static int run_handler(struct request *r)
 	buf_done(&c->reply);
 	c->status = 200;
 	c->next = NULL;
-	c->wake = wake_call;
+	c->wake = park_wake_call;
 	c->stopping = r->server->stopping;
 	if (c->runs++ == 0)
 		c->began = r->complete;
@@ -202,15 +99,14 @@ static void note_result(struct request *r, int result)
 {
 	r->result = result;
 	if (result == CALL_WAIT)
-		start_waiting(r);
+		park_start(r);
 }
 
 /* After the commit: what the handler's result asks for. */
 static void conclude(struct request *r)
 {
 	if (r->state == REQUEST_WAITING) {
-		if (r->call.work)
-			uv_queue_work(r->server->loop, &r->work, do_work, after_work);
+		park_start_work(r);
 		return;
 	}
 	if (r->result == CALL_WAIT)
@@ -232,7 +128,7 @@ static void fail_all(struct request *const *batch, size_t n, int err)
 	for (size_t i = 0; i < n; i++) {
 		struct request *r = batch[i];
 		if (r->state == REQUEST_WAITING)
-			stop_waiting(r);
+			park_stop(r);
 		r->call.problem = (struct problem){ 0 };
 		answer(r, err);
 	}

@@ -27,7 +27,4 @@ bool turn_run(struct server *s);
 void turn_init(struct server *s);
 void turn_done(struct server *s);
 
-/* Makes everybody who waits run again, with call.stopping set. */
-void turn_wake_all(struct server *s);
-
 #endif

@@ -10,8 +10,10 @@
 /* The log is copied back once it is this large: large enough that a page written often is copied
  * once. */
 #define SOFT_BYTES (INT64_C(32) << 20)
-#define PASSES_MAX 4                  /* beside the writer, before it is held back */
-#define LEFT_BYTES (INT64_C(1) << 20) /* little enough to hold the writer back for */
+#define PASSES_MAX 4                   /* beside the writer, before it is held back */
+#define HARD_BUSY_MS 20                /* how long writers wait for a reader of the log */
+#define HARD_PAUSE_US INT64_C(1000000) /* before that is tried again */
+#define LEFT_BYTES (INT64_C(1) << 20)  /* little enough to hold the writer back for */
 
 struct checkpointer {
 	pthread_t thread;
@@ -23,6 +25,8 @@ struct checkpointer {
 
 	pthread_mutex_t gate; /* held by a write transaction, or by a hard checkpoint */
 	struct db *db;        /* the thread's own */
+	const struct clock *clock;
+	lapse_us hard_at; /* monotonic: no hard checkpoint before */
 	int64_t max_bytes;
 };
 
@@ -59,10 +63,14 @@ static int checkpoint(struct checkpointer *c, int64_t wal_bytes)
 
 	for (int i = 0; r == LAPSE_OK && left > LEFT_BYTES && i < PASSES_MAX; i++)
 		r = db_checkpoint(c->db, false, &left);
-	if (r == LAPSE_OK && wal_bytes >= c->max_bytes) {
-		checkpointer_hold(c);
-		r = db_checkpoint(c->db, true, &left);
-		checkpointer_release(c);
+	if (r < 0 || wal_bytes < c->max_bytes || clock_mono(c->clock) < c->hard_at)
+		return r;
+	checkpointer_hold(c);
+	r = db_checkpoint(c->db, true, &left);
+	checkpointer_release(c);
+	if (r == LAPSE_ERETRY) { /* a long reader needs the log: it grows until that one is done */
+		c->hard_at = clock_mono(c->clock) + HARD_PAUSE_US;
+		r = LAPSE_OK;
 	}
 	return r;
 }
@@ -95,12 +103,14 @@ int checkpointer_start(const struct db_config *config, struct db *writer, int64_
 		       struct checkpointer **ret, struct problem *p)
 {
 	struct checkpointer *c = mem_zalloc(1, sizeof(*c));
-	int r = db_open(config, &c->db, p);
-
+	struct db_config own = *config;
+	own.busy_timeout_ms = HARD_BUSY_MS;
+	int r = db_open(&own, &c->db, p);
 	if (r < 0) {
 		free(c);
 		return r;
 	}
+	c->clock = config->clock;
 	c->max_bytes = wal_max_bytes;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->gate, NULL);

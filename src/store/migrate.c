@@ -45,7 +45,7 @@ int migrate_current(struct db *db, int64_t *ret)
 	return meta_get(db, "schema_version", 0, ret);
 }
 
-static int apply(struct db *db, const struct schema_step *step)
+static int apply(struct db *db, const struct schema_step *step, struct problem *p)
 {
 	lapse_ms now;
 	int r = db_begin(db, &now);
@@ -56,8 +56,11 @@ static int apply(struct db *db, const struct schema_step *step)
 		r = meta_set(db, "schema_version", step->version);
 	if (r == LAPSE_OK)
 		r = db_commit(db);
-	if (r < 0)
+	if (r < 0) {
+		problem_set(p, r, NULL, "cannot migrate to schema version %d: %.160s",
+			    step->version, db_error(db));
 		db_rollback(db);
+	}
 	return r;
 }
 
@@ -82,11 +85,9 @@ int migrate(struct db *db, struct problem *p)
 	for (const struct schema_step *s = SCHEMA; s->version; s++) {
 		if (s->version <= current)
 			continue;
-		r = apply(db, s);
+		r = apply(db, s, p);
 		if (r < 0)
-			return problem_set(p, r, NULL,
-					   "cannot migrate to schema version %d: %.160s",
-					   s->version, db_error(db));
+			return r;
 	}
 	return LAPSE_OK;
 }

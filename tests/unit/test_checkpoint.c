@@ -6,7 +6,7 @@
 #include "unit.h"
 
 #define MIB (INT64_C(1) << 20)
-#define SOFT (4 * MIB) /* of checkpoint.c: from here on the log is copied back */
+#define SOFT (32 * MIB) /* of checkpoint.c: from here on the log is copied back */
 
 static int setup(void **state)
 {
@@ -19,14 +19,14 @@ static int setup(void **state)
 	return 0;
 }
 
-/* About half a mebibyte of log. */
+/* About four mebibytes of log. */
 static int commit_blob(struct world *w)
 {
 	struct tx tx;
 	int r = tx_begin(&tx, &w->engine);
 
 	if (r == LAPSE_OK)
-		r = db_script(tx.db, "INSERT INTO blobs VALUES (zeroblob(500000))");
+		r = db_script(tx.db, "INSERT INTO blobs VALUES (zeroblob(4000000))");
 	if (r == LAPSE_OK)
 		return tx_commit(&tx);
 	tx_rollback(&tx);
@@ -58,34 +58,37 @@ static void the_log_starts_over(void **state)
 	assert_int_equal(checkpointer_errors(w->engine.checkpointer), 0);
 }
 
-/* 60 MiB of commits with the short pauses a loop has. The writer can be ahead of a checkpoint under
- * way, so the bound has slack; without a checkpointer the log would be all of it. */
+/* 160 MiB of commits with the short pauses a loop has. The writer can be ahead of a checkpoint
+ * under way, so the bound has slack; without a checkpointer the log would be all of it. */
 static void the_log_is_bounded_under_load(void **state)
 {
 	struct world *w = *state;
 	char wal[TEMP_PATH_MAX];
 	struct stat st;
 
-	for (int i = 0; i < 120; i++) {
+	for (int i = 0; i < 40; i++) {
 		assert_int_equal(commit_blob(w), LAPSE_OK);
 		usleep(2000);
 	}
 	path_join(wal, w->dir, DATADIR_DATABASE "-wal");
 	assert_int_equal(stat(wal, &st), 0);
-	assert_true(st.st_size < 40 * MIB);
-	assert_true(wal_bytes(w) < 40 * MIB);
+	assert_true(st.st_size < 3 * SOFT);
+	assert_true(wal_bytes(w) < 3 * SOFT);
 }
 
-/* A reader that stays (a backup, a long count) pins the log. The log may grow meanwhile, but
- * writers do not fail, not even beyond wal_max_bytes; when the reader goes, it is bounded again. */
+/* A reader that stays (a backup, a long count) pins the log. The log may grow meanwhile, even
+ * beyond wal_max_bytes, but the loop neither fails nor stands still for it; when the reader goes,
+ * the log is bounded again. */
 static void a_reader_delays_it_only(void **state)
 {
 	struct world *w = *state;
 
 	side_run(w, "BEGIN; SELECT count(*) FROM messages");
 	for (int i = 0; i < 12; i++) {
+		lapse_us start = clock_mono(&CLOCK_SYSTEM);
 		assert_int_equal(commit_blob(w), LAPSE_OK);
-		usleep(10000);
+		assert_in_range(clock_mono(&CLOCK_SYSTEM) - start, 0, 1000000);
+		usleep(20000);
 	}
 	assert_true(wal_bytes(w) >= SOFT);
 	side_run(w, "COMMIT");

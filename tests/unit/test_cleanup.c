@@ -297,7 +297,7 @@ static void so_many_at_once(void **state)
 		assert_true(round < 50);
 		assert_true(b->started - b->settled <= 8);
 		assert_int_equal(b->world->engine.cleaner.running, b->started - b->settled);
-		while (b->settled < b->started) {
+		for (int i = 0; i < 3 && b->settled < b->started; i++) {
 			int target = atoi(b->runs[b->settled]->target);
 			assert_false(seen[target]);
 			seen[target] = true;
