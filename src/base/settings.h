@@ -43,7 +43,7 @@
 	X(INT, event_keep_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "how long events can be replayed")    \
 	X(INT, idempotency_keep_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "how long an Idempotency-Key is remembered") \
 	X(INT, sweep_keep_ms, 7 * DAY_MS, 1, 100 * YEAR_MS, "ms", "how long the history of sweeps is kept") \
-	X(INT, sweep_budget_ms, 4, 1, 1000, "ms", "time a slice of a sweep may hold the store")     \
+	X(INT, sweep_budget_ms, 1, 1, 1000, "ms", "time a slice of a sweep may hold the store")     \
 	X(INT, clock_jump_max_ms, 60000, 100, 100 * YEAR_MS, "ms", "the wall clock may leap so far; more is not trusted") \
 	X(INT, clock_accept_after_ms, 900000, 100, 7 * DAY_MS, "ms", "a leap of up to an hour that stays so long is accepted") \
 	X(INT, holds_max, 10000, 1, 1000000, "holds", "holds that may exist at once; more are 429")  \

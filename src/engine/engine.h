@@ -60,6 +60,7 @@ struct engine {
 	struct tokens tokens;
 	struct idgen ids;
 	lapse_ms restored_at; /* 0 = never restored */
+	bool crowded;         /* said by whoever owns the loop: somebody waits for the store */
 
 	bool store_failing; /* the last write transaction could not begin or commit */
 	struct histogram commit_seconds;

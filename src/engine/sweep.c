@@ -10,8 +10,8 @@
 #include "engine/tx.h"
 
 /* Rows of one statement. The budget is looked at between two of them, so this bounds how far a
- * slice can overshoot; a few hundred rows take about a millisecond. */
-#define BATCH_ROWS 200
+ * slice can overshoot: by about half a millisecond. */
+#define BATCH_ROWS 50
 
 void sweep_init(struct sweep *w, struct engine *engine, const char *scheduler, bool dry_run)
 {

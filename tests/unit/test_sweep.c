@@ -132,7 +132,7 @@ static void a_large_prune_takes_several_slices(void **state)
 		send_message(w, "o", "meanwhile"); /* others commit in between */
 		world_check_counters(w);
 	}
-	assert_in_range(slices, 5, 20);
+	assert_in_range(slices, 5, 60);
 	assert_int_equal(sweep.total, 2000);
 	assert_int_equal(side_int(w, "SELECT count(*) FROM messages"), slices);
 }
@@ -151,7 +151,7 @@ static void a_generous_budget_needs_one_slice(void **state)
 /* The batch sizes around which a sweep could forget or repeat rows, real and dry. */
 static void every_size_is_swept_whole(void **state)
 {
-	static const int64_t sizes[] = { 0, 1, 199, 200, 201, 400, 401 };
+	static const int64_t sizes[] = { 0, 1, 49, 50, 51, 100, 101 };
 	struct world *w = *state;
 	struct sweep sweep;
 
