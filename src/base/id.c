@@ -16,6 +16,11 @@ int64_t id_floor(lapse_ms t)
 	return (t > ID_MS_MAX ? ID_MS_MAX : t) << COUNTER_BITS;
 }
 
+lapse_ms id_time(int64_t id)
+{
+	return id >> COUNTER_BITS;
+}
+
 int64_t id_next(struct idgen *g, lapse_ms now)
 {
 	int64_t id = id_floor(now);

@@ -25,8 +25,9 @@ struct idgen {
 /* An id above all earlier ones, even when the clock went back. */
 int64_t id_next(struct idgen *g, lapse_ms now);
 
-/* The smallest id that can belong to the moment `t`. */
+/* The smallest id that can belong to the moment `t`, and the moment an id was made at. */
 int64_t id_floor(lapse_ms t);
+lapse_ms id_time(int64_t id);
 
 void id_format(int64_t id, char out[ID_TEXT_LEN + 1]);
 bool id_parse(const char *text, int64_t *ret);

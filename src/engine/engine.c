@@ -53,9 +53,6 @@ static int load_in_transaction(struct engine *e)
 {
 	int r = meta_get(e->db, "restored_at", 0, &e->restored_at);
 
-	if (r == LAPSE_OK)
-		r = watch_load(e);
-
 	for (size_t i = 0; r == LAPSE_OK && i < e->bounds_count; i++) {
 		r = add_count(e->db, e->bounds[i]->table);
 		if (r == LAPSE_OK)
@@ -63,6 +60,8 @@ static int load_in_transaction(struct engine *e)
 		if (r == LAPSE_OK)
 			r = load_newest(e, e->bounds[i]);
 	}
+	if (r == LAPSE_OK)
+		r = watch_load(e);
 	if (r == LAPSE_OK)
 		r = tokens_load(e);
 	if (r == LAPSE_OK)

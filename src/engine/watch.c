@@ -14,9 +14,11 @@ int watch_load(struct engine *e)
 	int64_t mark = 0;
 	int r = meta_get(e->db, HIGH_WATER, 0, &mark);
 
-	if (r == LAPSE_OK)
-		guard_raise(&e->guard, mark);
-	return r;
+	if (r < 0)
+		return r;
+	guard_raise(&e->guard, mark);
+	guard_raise(&e->guard, id_time(e->ids.last)); /* newer than the mark after a kill -9 */
+	return LAPSE_OK;
 }
 
 static void describe(const struct engine *e, struct buf *out)
