@@ -54,9 +54,8 @@ test: build ## all tests, the long suites in their short form
 	@$(PYTEST) tests/docs
 	@LAPSE_KILL_ROUNDS=$${LAPSE_KILL_ROUNDS:-20} $(PYTEST) tests/durability
 
-check: lint test asan ## what CI runs: format, lint, gcc and clang, all tests, ASan and UBSan, coverage
-	@$(MAKE) --no-print-directory PRESET=clang build unit
-	@$(MAKE) --no-print-directory coverage
+check: ## what CI runs: all tests, format and lint, clang, ASan and UBSan, coverage
+	@.ci/run
 
 asan: ## unit and API tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) --no-print-directory PRESET=asan unit test-api test-cli
