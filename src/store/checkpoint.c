@@ -25,7 +25,6 @@ struct checkpointer {
 
 	pthread_mutex_t gate; /* held by a write transaction, or by a hard checkpoint */
 	struct db *db;        /* the thread's own */
-	const struct clock *clock;
 	lapse_us hard_at; /* monotonic: no hard checkpoint before */
 	int64_t max_bytes;
 };
@@ -63,13 +62,13 @@ static int checkpoint(struct checkpointer *c, int64_t wal_bytes)
 
 	for (int i = 0; r == LAPSE_OK && left > LEFT_BYTES && i < PASSES_MAX; i++)
 		r = db_checkpoint(c->db, false, &left);
-	if (r < 0 || wal_bytes < c->max_bytes || clock_mono(c->clock) < c->hard_at)
+	if (r < 0 || wal_bytes < c->max_bytes || clock_mono(&CLOCK_SYSTEM) < c->hard_at)
 		return r;
 	checkpointer_hold(c);
 	r = db_checkpoint(c->db, true, &left);
 	checkpointer_release(c);
 	if (r == LAPSE_ERETRY) { /* a long reader needs the log: it grows until that one is done */
-		c->hard_at = clock_mono(c->clock) + HARD_PAUSE_US;
+		c->hard_at = clock_mono(&CLOCK_SYSTEM) + HARD_PAUSE_US;
 		r = LAPSE_OK;
 	}
 	return r;
@@ -110,7 +109,6 @@ int checkpointer_start(const struct db_config *config, struct db *writer, int64_
 		free(c);
 		return r;
 	}
-	c->clock = config->clock;
 	c->max_bytes = wal_max_bytes;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->gate, NULL);
