@@ -5,14 +5,16 @@
 #include "engine/housekeeping.h"
 #include "engine/idempotency.h"
 #include "message/message.h"
+#include "presence/presence.h"
 
 const struct bound *const ROOM_BOUNDS[] = {
-	&MESSAGE_BOUND, &EVENT_BOUND, &IDEMPOTENCY_BOUND, &SWEEP_BOUND, &TOKEN_BOUND,
-	&HOLD_BOUND,    NULL,
+	&MESSAGE_BOUND, &AGENT_BOUND, &EVENT_BOUND, &IDEMPOTENCY_BOUND,
+	&SWEEP_BOUND,   &TOKEN_BOUND, &HOLD_BOUND,  NULL,
 };
 
 const struct scheduler_def ROOM_SCHEDULERS[] = {
 	{ "messages", offsetof(struct settings, message_sweep_ms), EVENT_MESSAGES_TICK_FAILED },
+	{ "agents", offsetof(struct settings, agent_sweep_ms), EVENT_AGENTS_TICK_FAILED },
 	{ "housekeeping", offsetof(struct settings, housekeeping_sweep_ms),
 	  EVENT_HOUSEKEEPING_TICK_FAILED },
 	{ 0 },

@@ -12,10 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef int64_t lapse_ms;
-typedef int64_t lapse_us;
-
-#define LAPSE_NEVER INT64_MAX
+#include "lapse.h" /* lapse_ms, lapse_us, LAPSE_NEVER */
 
 struct clock {
 	lapse_ms (*wall)(void *ctx);

@@ -44,6 +44,7 @@ struct json_field {
 
 /* Parses one JSON document of `n` bytes that must be an object; a fresh reference. */
 int json_parse_object(const char *text, size_t n, json_t **ret, struct problem *p);
+int json_parse_array(const char *text, size_t n, json_t **ret, struct problem *p); /* an array */
 
 /* Fills the members of `out` that the object has; others keep what the caller put there. What is
  * borrowed lives as long as `object`, which may be NULL: an empty body. `fields` ends with a row

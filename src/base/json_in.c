@@ -26,7 +26,7 @@ static bool too_deep(const json_t *j, int depth)
 	return false;
 }
 
-int json_parse_object(const char *text, size_t n, json_t **ret, struct problem *p)
+static int parse(const char *text, size_t n, json_type type, json_t **ret, struct problem *p)
 {
 	json_error_t e;
 	json_t *CLEANUP(json_freep) j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
@@ -35,14 +35,25 @@ int json_parse_object(const char *text, size_t n, json_t **ret, struct problem *
 		return problem_set(p, LAPSE_EINVAL, "body",
 				   "body is not valid JSON: %.120s (line %d, column %d)", e.text,
 				   e.line, e.column);
-	if (!json_is_object(j))
-		return problem_set(p, LAPSE_EINVAL, "body", "body must be a JSON object");
+	if (json_typeof(j) != type)
+		return problem_set(p, LAPSE_EINVAL, "body", "body must be a JSON %s",
+				   type == JSON_ARRAY ? "array" : "object");
 	if (too_deep(j, 1))
 		return problem_set(p, LAPSE_EINVAL, "body", "body is nested deeper than %d levels",
 				   DEPTH_MAX);
 	*ret = j;
 	j = NULL;
 	return LAPSE_OK;
+}
+
+int json_parse_object(const char *text, size_t n, json_t **ret, struct problem *p)
+{
+	return parse(text, n, JSON_OBJECT, ret, p);
+}
+
+int json_parse_array(const char *text, size_t n, json_t **ret, struct problem *p)
+{
+	return parse(text, n, JSON_ARRAY, ret, p);
 }
 
 static int wrong(struct problem *p, const struct json_field *f, const char *what)

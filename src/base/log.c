@@ -36,14 +36,23 @@ void log_open(const struct log *log, struct buf *line, enum log_level level, con
 	json_put_text(line, "event", event);
 }
 
+static void write_line(const struct log *log, struct buf *line)
+{
+	if (log->sink) {
+		log->sink(log->sink_arg, buf_text(line));
+		return;
+	}
+	buf_putc(line, '\n');
+	/* A log that cannot be written has nowhere to complain. */
+	ssize_t ignored = write(log->fd, line->data, line->len);
+	(void)ignored;
+}
+
 void log_close(const struct log *log, struct buf *line)
 {
 	if (line->len && line->data[0] == '{') {
 		json_end(line, '}');
-		buf_putc(line, '\n');
-		/* A log that cannot be written has nowhere to complain. */
-		ssize_t ignored = write(log->fd, line->data, line->len);
-		(void)ignored;
+		write_line(log, line);
 	}
 	buf_done(line);
 }

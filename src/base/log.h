@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The log: one line of JSON a fact, to a file descriptor. Used by the daemon, the command and the
- * engine's loops only; everything else returns errors.
+ * The log: one line of JSON a fact, to a file descriptor, or to a function of the program that
+ * embeds the library. Used by the daemon, the command and the engine's loops only; everything else
+ * returns errors.
  *
  *	struct buf line = { 0 };
  *	log_open(log, &line, LOG_WARN, "messages.lifecycle_tick_failed");
@@ -21,6 +22,8 @@ struct log {
 	const struct clock *clock;
 	enum log_level least; /* lines below it are dropped */
 	int fd;
+	void (*sink)(void *arg, const char *line); /* in the place of fd; NULL = fd */
+	void *sink_arg;
 };
 
 /* Starts a line with its time, level and event; log_close() writes it in one write() and releases

@@ -24,12 +24,18 @@
 	X(DUE_ROWS, "lapse_due_rows", "gauge", "Rows past their deadline and not yet removed")     \
 	X(OLDEST_DUE, "lapse_oldest_due_seconds", "gauge", "Age of the oldest due row")            \
 	X(LIVE_ROWS, "lapse_live_rows", "gauge", "Rows in the table")                              \
+	X(AGENTS, "lapse_agents_tracked", "gauge", "Agents that are known")                        \
+	X(AGENTS_SUSPECT, "lapse_agents_suspect", "gauge",                                         \
+	  "Agents that get one more threshold because half of the fleet fell silent")              \
 	X(SWEEP_SECONDS, "lapse_sweep_seconds", "histogram", "Time of a whole sweep")              \
 	X(DEAD_LETTERS, "lapse_dead_letters", "gauge", "Deletions outside that gave up")           \
 	X(HTTP_REQUESTS, "lapse_http_requests_total", "counter", "Answers by route and status")    \
 	X(HTTP_SECONDS, "lapse_http_request_seconds", "histogram",                                 \
 	  "Time from a complete request to its answer")                                            \
 	X(HTTP_CONNECTIONS, "lapse_http_connections", "gauge", "Open connections")                 \
+	X(STREAMS, "lapse_streams", "gauge", "Open streams of events")                             \
+	X(STREAM_GAPS, "lapse_stream_gaps_total", "counter",                                       \
+	  "Times a stream was told that events are missing")                                       \
 	X(COMMIT_SECONDS, "lapse_commit_seconds", "histogram", "Time of a commit")                 \
 	X(COMMIT_BATCH, "lapse_commit_batch_size", "histogram", "Requests that shared a commit")   \
 	X(CLOCK_TRUSTED, "lapse_clock_trusted", "gauge", "0 while the wall clock has leapt")       \

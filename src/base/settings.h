@@ -39,8 +39,15 @@
 	X(INT, message_ttl_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "a read message older than this is removed") \
 	X(INT, message_sweep_ms, 60000, 10, DAY_MS, "ms", "pause between two sweeps of messages")   \
 	X(INT, unread_max_per_agent, 10000, 1, 1000000000, "messages", "unread messages an agent may have; more are 429") \
+	X(INT, agent_evict_after_ms, 90000, 10, 100 * YEAR_MS, "ms", "an agent silent for longer is evicted") \
+	X(INT, agent_sweep_ms, 30000, 10, DAY_MS, "ms", "pause between two whole checks of the agents") \
+	X(INT, agents_max, 2000000, 1, 100000000, "agents", "agents that may be known at once; more are 429") \
 	X(INT, housekeeping_sweep_ms, 60000, 10, DAY_MS, "ms", "pause between two sweeps of lapse's own tables") \
 	X(INT, event_keep_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "how long events can be replayed")    \
+	X(INT, event_ring_bytes, 16777216, 65536, 17179869184, "bytes", "memory for the newest events, for streams")  \
+	X(INT, streams_max, 1024, 1, 60000, "streams", "streams of events that may be open; more are 429") \
+	X(INT, stream_keepalive_ms, 15000, 10, 3600000, "ms", "a stream without events says that it is alive") \
+	X(INT, stream_backlog_max, 100000, 1, 1000000000, "events", "a stream further behind gets a gap") \
 	X(INT, idempotency_keep_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "how long an Idempotency-Key is remembered") \
 	X(INT, sweep_keep_ms, 7 * DAY_MS, 1, 100 * YEAR_MS, "ms", "how long the history of sweeps is kept") \
 	X(INT, sweep_budget_ms, 1, 1, 1000, "ms", "time a slice of a sweep may hold the store")     \

@@ -140,11 +140,19 @@ static enum outcome take_option(struct cli *cli, int argc, char *const *argv, in
 	return store_value(cli, id, value);
 }
 
-/* A word that is no option: the command, its second word, or an operand. */
+/* A word that is no option: the command, its second word, or an operand. Where a command has the
+ * name of a group (`agents` and `agents show`), the second word may make it another one. */
 static enum outcome take_word(struct cli *cli, const char *word)
 {
 	struct args *args = &cli->args;
+	const struct command *longer = NULL;
 
+	if (args->command && args->operand_count == 0)
+		longer = command_find(args->command->name, word);
+	if (longer) {
+		args->command = longer;
+		return OUTCOME_OK;
+	}
 	if (args->command) {
 		args->operands[args->operand_count++] = word;
 		return OUTCOME_OK;
@@ -183,6 +191,10 @@ static enum outcome check_complete(struct cli *cli)
 	}
 	if (args->operand_count > (size_t)c->most)
 		return cli_usage(cli, "unexpected argument '%s'", args->operands[c->most]);
+	/* `lapse agents --cluster x show a`: taken for agents, before it was agents show. */
+	for (enum option_id id = 0; id < OPTIONS_COUNT; id++)
+		if (args_has(args, id) && !((c->needs | c->takes | GLOBAL_OPTIONS) >> id & 1))
+			return cli_usage(cli, "unknown option '--%s'", OPTIONS_TABLE[id].spelling);
 	for (enum option_id id = 0; id < OPTIONS_COUNT; id++)
 		if (c->needs >> id & 1 && !args_has(args, id))
 			return cli_usage(cli, "--%s %s is missing", OPTIONS_TABLE[id].spelling,

@@ -50,6 +50,14 @@ enum option_kind {
 	X(DATA_DIR, "data-dir", TEXT, "DIR", "the data directory of the stopped daemon")           \
 	X(YES, "yes", FLAG, NULL, "do not ask")                                                    \
 	X(MAN, "man", FLAG, NULL, "print the source of the manual page")                           \
+	X(CLUSTER, "cluster", TEXT, "NAME", "only agents of this cluster")                         \
+	X(CAPABILITY, "capability", TEXT, "NAME", "only agents that have this capability")         \
+	X(OWN_CLUSTER, "cluster", TEXT, "NAME", "the cluster the agent belongs to")                \
+	X(OWN_CAPABILITY, "capability", TEXTS, "NAME", "what the agent can do; may be repeated")   \
+	X(FOLLOW, "follow", FLAG, NULL, "wait for new events, until Ctrl-C")                       \
+	X(AFTER, "after", TEXT, "ID", "begin after the event with this id")                        \
+	X(INTERVAL, "interval", SPAN, "DURATION", "time between two frames, from 100ms (1s)")      \
+	X(ONCE, "once", FLAG, NULL, "print one frame and end")                                     \
 	X(URL, "url", TEXT, "URL", "http://HOST:PORT, https://HOST:PORT or unix:PATH (LAPSE_URL, else " DEFAULT_URL ")") \
 	X(TOKEN_FILE, "token-file", TEXT, "FILE", "file with the token (LAPSE_TOKEN)")             \
 	X(CA_FILE, "ca-file", TEXT, "FILE", "certificates to trust for https, instead of the system's") \

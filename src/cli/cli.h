@@ -25,6 +25,7 @@ struct cli {
 	lapse_ms now; /* read once, so that all ages on a screen agree */
 	int columns;  /* width of the terminal; 0 when standard output is none */
 	bool colour;
+	struct buf *complaint; /* what cli_fail() says goes here; NULL for standard error */
 };
 
 /* Prints "lapse: …" on standard error, with control characters escaped, and returns `how`. */
@@ -33,6 +34,11 @@ enum outcome cli_fail(const struct cli *cli, enum outcome how, const char *forma
 
 /* The same for a wrong command line, followed by how the command is used. */
 enum outcome cli_usage(const struct cli *cli, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Whether the person at the terminal says yes; with --yes, or without a terminal, the command line
+ * has decided. */
+bool cli_confirm(const struct cli *cli, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 #endif

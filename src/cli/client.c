@@ -12,15 +12,58 @@
 #define CALL_TIMEOUT_MS 60000
 #define ANSWER_MAX_BYTES (1u << 30) /* a page of the largest messages, all escaped, and no more */
 #define ATTEMPTS 2
+#define STREAM_SILENCE_US 45000000 /* three keep-alives missed: the connection is dead */
+
+/* One transfer, for the functions curl calls. */
+struct transfer {
+	CURL *curl;
+	const struct stream *stream; /* NULL: the answer is gathered */
+	struct answer *answer;
+	const struct clock *clock;
+	lapse_us heard; /* when something came, or the request went out */
+	bool ended;     /* by a function of the stream */
+};
+
+/* Whether what comes is the stream that was asked for; an error or a stranger's page is gathered.
+ */
+static bool is_stream(const struct transfer *t)
+{
+	static const char wanted[] = "text/event-stream";
+	const char *type = NULL;
+	long status = 0;
+
+	if (!t->stream)
+		return false;
+	curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+	curl_easy_getinfo(t->curl, CURLINFO_CONTENT_TYPE, &type);
+	return status == 200 && type && strncasecmp(type, wanted, sizeof(wanted) - 1) == 0;
+}
 
 static size_t receive(char *bytes, size_t size, size_t n, void *arg)
 {
-	struct answer *a = arg;
+	struct transfer *t = arg;
+	struct buf *text = &t->answer->text;
 
-	if (a->text.len + size * n > ANSWER_MAX_BYTES)
+	t->heard = clock_mono(t->clock);
+	if (is_stream(t)) {
+		t->ended = !t->stream->take(t->stream->arg, bytes, size * n);
+		return t->ended ? 0 : size * n;
+	}
+	if (text->len + size * n > ANSWER_MAX_BYTES)
 		return 0;
-	buf_add(&a->text, bytes, size * n);
+	buf_add(text, bytes, size * n);
 	return size * n;
+}
+
+static int tick(void *arg, curl_off_t down_total, curl_off_t down, curl_off_t up_total,
+		curl_off_t up)
+{
+	struct transfer *t = arg;
+
+	(void)down_total, (void)down, (void)up_total, (void)up;
+	if (is_stream(t) && !t->stream->tick(t->stream->arg))
+		t->ended = true;
+	return t->ended || clock_mono(t->clock) - t->heard > STREAM_SILENCE_US;
 }
 
 static void percent_encode(struct buf *out, const char *s)
@@ -105,7 +148,12 @@ static struct curl_slist *make_headers(const struct cli *cli, const struct reque
 	char key[33];
 	unsigned char random[16];
 
-	add_header(&headers, "Accept", "application/json");
+	add_header(&headers, "Accept",
+		   request->stream  ? "text/event-stream"
+		   : request->plain ? "text/plain"
+				    : "application/json");
+	if (request->stream && request->stream->last_event_id)
+		add_header(&headers, "Last-Event-ID", request->stream->last_event_id);
 	add_header(&headers, "Expect", "");
 	add_header(&headers, "Content-Type", request->body ? "application/json" : "");
 	if (cli->client.token) {
@@ -148,7 +196,12 @@ static void set_options(struct cli *cli, const struct request *request, const ch
 	curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(c->curl, CURLOPT_USERAGENT, "lapse/" LAPSE_VERSION);
 	curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
-	curl_easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)timeout);
+	if (request->stream) {
+		curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L);
+		curl_easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, tick);
+	} else {
+		curl_easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)timeout);
+	}
 	curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, c->reason);
 	curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, receive);
 }
@@ -163,15 +216,24 @@ static bool is_broken(CURLcode code)
 static CURLcode perform(struct cli *cli, const struct request *request, struct answer *ret)
 {
 	struct client *c = &cli->client;
-	bool harmless = request->creates || strcmp(request->method, "GET") == 0 ||
-			strcmp(request->method, "PUT") == 0;
+	bool harmless = request->creates || request->repeatable ||
+			strcmp(request->method, "GET") == 0 || strcmp(request->method, "PUT") == 0;
+	int attempts = harmless && !request->stream ? ATTEMPTS : 1;
 	CURLcode code = CURLE_OK;
 
-	for (int attempt = 0; attempt < (harmless ? ATTEMPTS : 1); attempt++) {
+	for (int attempt = 0; attempt < attempts; attempt++) {
+		struct transfer t = { .curl = c->curl,
+				      .stream = request->stream,
+				      .answer = ret,
+				      .clock = cli->clock,
+				      .heard = clock_mono(cli->clock) };
 		answer_done(ret);
 		c->reason[0] = '\0';
-		curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, ret);
+		curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, &t);
+		curl_easy_setopt(c->curl, CURLOPT_XFERINFODATA, &t);
 		code = curl_easy_perform(c->curl);
+		if (t.ended)
+			code = CURLE_OK;
 		if (!is_broken(code))
 			break;
 	}
@@ -180,13 +242,28 @@ static CURLcode perform(struct cli *cli, const struct request *request, struct a
 }
 
 /* Somebody else answers: a proxy that has lost its daemon, or a server that is not ours. */
-static enum outcome explain_no_json(const struct cli *cli, long status)
+static enum outcome explain_stranger(const struct cli *cli, long status, const char *missing)
 {
 	enum outcome how = outcome_of_status(status);
 
 	return cli_fail(cli, how == OUTCOME_OK ? OUTCOME_UNREACHABLE : how,
-			"%s does not answer like lapsed (HTTP %ld, no JSON object)",
-			cli->client.url, status);
+			"%s does not answer like lapsed (HTTP %ld, no %s)", cli->client.url, status,
+			missing);
+}
+
+static enum outcome read_answer(const struct cli *cli, const struct request *request,
+				struct answer *ret)
+{
+	bool good = outcome_of_status(ret->status) == OUTCOME_OK;
+
+	if (good && request->stream)
+		return ret->text.len == 0 ? OUTCOME_OK
+					  : explain_stranger(cli, ret->status, "event stream");
+	if (good && request->plain)
+		return OUTCOME_OK;
+	ret->json = json_loadb(buf_text(&ret->text), ret->text.len, JSON_ALLOW_NUL, NULL);
+	return json_is_object(ret->json) ? OUTCOME_OK
+					 : explain_stranger(cli, ret->status, "JSON object");
 }
 
 static enum outcome send_call(struct cli *cli, const struct request *request, struct answer *ret)
@@ -204,12 +281,10 @@ static enum outcome send_call(struct cli *cli, const struct request *request, st
 	CURLcode code = perform(cli, request, ret);
 	if (code != CURLE_OK)
 		return client_explain(cli, code);
-	ret->json = json_loadb(buf_text(&ret->text), ret->text.len, JSON_ALLOW_NUL, NULL);
-	return json_is_object(ret->json) ? OUTCOME_OK : explain_no_json(cli, ret->status);
+	return read_answer(cli, request, ret);
 }
 
-/* Prints what the daemon says about a request it did not do. */
-static enum outcome explain_status(const struct cli *cli, const struct answer *a)
+enum outcome client_refused(const struct cli *cli, const struct answer *a)
 {
 	enum outcome how = outcome_of_status(a->status);
 	const char *text =
@@ -232,7 +307,7 @@ enum outcome client_call(struct cli *cli, const struct request *request, struct 
 	if (r != OUTCOME_OK)
 		return r;
 	if (outcome_of_status(answer.status) != OUTCOME_OK && !request->any_status)
-		return explain_status(cli, &answer);
+		return client_refused(cli, &answer);
 	*ret = answer;
 	answer = (struct answer){ 0 };
 	return OUTCOME_OK;

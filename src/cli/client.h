@@ -9,7 +9,10 @@
  *		return r; // the reason is already printed
  *
  * The connection opens with the first request. Where repeating is harmless (GET, PUT, and POSTs
- *that create, which carry an Idempotency-Key) a connection that broke is tried once more.
+ * that create, which carry an Idempotency-Key) a connection that broke is tried once more.
+ *
+ * A request with `stream` gives the body to its functions as it comes and returns when the daemon
+ * or one of them ends it; it is never repeated.
  */
 #ifndef LAPSE_CLI_CLIENT_H
 #define LAPSE_CLI_CLIENT_H
@@ -31,15 +34,26 @@ struct client {
 	char reason[CURL_ERROR_SIZE];
 };
 
+/* What an endless answer is given to. Both return false to end it. */
+struct stream {
+	bool (*take)(void *arg, const char *bytes, size_t n);
+	bool (*tick)(void *arg); /* when it opens, and about every second */
+	void *arg;
+	const char *last_event_id; /* to resume after; NULL for none */
+};
+
 struct request {
 	const char *method;
-	const char *path;        /* each % is the next of `segments`, percent-encoded */
-	const char *segments[3]; /* an empty one is refused */
-	struct buf query;        /* from request_query(); the caller's to release */
-	const json_t *body;      /* NULL for none */
-	bool creates;            /* a POST that carries an Idempotency-Key */
-	bool any_status;         /* an error status is an answer like any other */
-	lapse_ms timeout_ms;     /* 0 for the usual one */
+	const char *path;            /* each % is the next of `segments`, percent-encoded */
+	const char *segments[3];     /* an empty one is refused */
+	struct buf query;            /* from request_query(); the caller's to release */
+	const json_t *body;          /* NULL for none */
+	bool creates;                /* a POST that carries an Idempotency-Key */
+	bool repeatable;             /* a POST that may as well come twice */
+	bool any_status;             /* an error status is an answer like any other */
+	bool plain;                  /* the answer is text, not JSON */
+	const struct stream *stream; /* the answer is a stream of events; NULL: it is not */
+	lapse_ms timeout_ms;         /* 0 for the usual one */
 };
 
 struct answer {
@@ -51,6 +65,9 @@ struct answer {
 struct cli;
 
 enum outcome client_call(struct cli *cli, const struct request *request, struct answer *ret);
+
+/* Prints what the daemon says about a request it did not do. */
+enum outcome client_refused(const struct cli *cli, const struct answer *answer);
 
 /* Calls a list page by page, up to --limit. The answer is one list with all rows; its pagination
  * is that of the last page. */

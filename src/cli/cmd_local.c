@@ -93,25 +93,13 @@ enum outcome cmd_config(struct cli *cli)
 	return OUTCOME_OK;
 }
 
-/* Whether the person at the terminal agrees; without a terminal the command line has decided. */
-static bool is_confirmed(const struct cli *cli)
-{
-	char answer[8];
-
-	if (args_has(&cli->args, OPT_YES) || !isatty(STDIN_FILENO))
-		return true;
-	fprintf(stderr, "Replace the database in %s by %s? The old one is kept. [y/N] ",
-		cli->args.text[OPT_DATA_DIR], cli->args.operands[0]);
-	return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
 enum outcome cmd_restore(struct cli *cli)
 {
 	const char *dir = cli->args.text[OPT_DATA_DIR], *file = cli->args.operands[0];
 	char kept[PATH_MAX] = "";
 	struct problem p = { 0 };
 
-	if (!is_confirmed(cli))
+	if (!cli_confirm(cli, "Replace the database in %s by %s? The old one is kept.", dir, file))
 		return cli_fail(cli, OUTCOME_REFUSED, "nothing was changed");
 	int err = store_restore(dir, file, kept, sizeof(kept), &p);
 	if (err < 0)
@@ -147,8 +135,7 @@ static enum outcome find_topic(struct cli *cli)
 		return OUTCOME_OK;
 	if (command_is_group(first))
 		args->group = first;
-	if (!args->group || second)
-		args->command = command_find(args->group, second ? second : first);
+	args->command = command_find(second ? first : NULL, second ? second : first);
 	if (!args->command && (!args->group || second))
 		return cli_usage(cli, "unknown command '%s%s%s'", first, second ? " " : "",
 				 second ? second : "");

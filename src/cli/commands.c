@@ -13,6 +13,36 @@ const struct command COMMANDS[] = {
 	  "One row a table: how long its rows live, how many there are, how many are past their "
 	  "deadline, when it was last swept and what has been removed since the store was made.",
 	  cmd_matrix },
+	{ "top", "", 0, 0, 0, OPT(INTERVAL) | OPT(ONCE),
+	  "watch the fleet, the lag of expiry and the sweeps, live",
+	  "Redraws in place until q or Ctrl-C, and goes on when the daemon goes away and comes back. "
+	  "Rates and percentiles are those of the time since the last frame. Prints one frame after "
+	  "one interval with --once, with --json, and where standard output is no terminal.",
+	  cmd_top },
+	{ "events", "", 0, 0, 0, OPT(FOLLOW) | OPT(AFTER),
+	  "print what happened, one line an event",
+	  "Prints the events that are still kept, oldest first, or those after --after. With --follow "
+	  "it begins now, or after --after, and waits for more; when the connection breaks it tries "
+	  "again and goes on after the last event it has seen. A gap line stands where events are "
+	  "missing because they are no longer kept. With --json each line is an object with id, "
+	  "event, at, owner and data.",
+	  cmd_events },
+	{ "agents", "", 0, 0, 0, OPT(CLUSTER) | OPT(CAPABILITY) | OPT(LIMIT),
+	  "list the agents that are alive",
+	  "A suspect agent has been silent for too long together with most of the fleet: it gets one "
+	  "more threshold before it is evicted.",
+	  cmd_agents },
+	{ "agents show", "AGENT", 1, 1, 0, 0, "show one agent", NULL, cmd_agents_show },
+	{ "agents rm", "AGENT", 1, 1, 0, 0, "remove an agent and its capabilities",
+	  "An agent that still sends heartbeats comes back with the next one.", cmd_agents_rm },
+	{ "heartbeat", "AGENT", 1, 1, OPT(OWN_CLUSTER), OPT(OWN_CAPABILITY),
+	  "say that an agent is alive",
+	  "For scripts, and for agents that have no client: prints nothing when it is accepted. "
+	  "Without --capability the agent keeps the capabilities it has.",
+	  cmd_heartbeat },
+	{ "capabilities", "[NAME]", 0, 1, 0, OPT(LIMIT),
+	  "list what the fleet can do, or the agents that can do one thing", NULL,
+	  cmd_capabilities },
 	{ "send", "AGENT [CONTENT|-]", 1, 2, OPT(FROM), OPT(TO) | OPT(TYPE) | OPT(METADATA),
 	  "send a message to an agent, or to several",
 	  "Without CONTENT, or with -, the content is read from standard input, byte for byte. With "
@@ -29,6 +59,12 @@ const struct command COMMANDS[] = {
 	  "run one sweep now, or tell what it would remove",
 	  "The schedulers are in the second column of matrix: messages, housekeeping and others.",
 	  cmd_sweep },
+	{ "clock", "", 0, 0, 0, 0, "show trusted time, the wall clock, and whether it has leapt",
+	  "While the wall clock is far ahead of trusted time nothing expires because of it.",
+	  cmd_clock },
+	{ "clock accept", "", 0, 0, 0, OPT(YES), "take the wall clock as it is after a leap",
+	  "What is due by the new time is removed then. On a terminal it asks first.",
+	  cmd_clock_accept },
 	{ "hold place", "TABLE KEY", 2, 2, OPT(REASON), OPT(UNTIL), "keep a row from being removed",
 	  "Placing a hold again replaces its reason and its end.", cmd_hold_place },
 	{ "hold ls", "", 0, 0, 0, OPT(LIMIT), "list the holds", NULL, cmd_hold_ls },

@@ -33,16 +33,27 @@ extern const size_t COMMANDS_COUNT;
 const struct command *command_find(const char *group, const char *name);
 
 /* Whether `name` is the first word of commands with two. */
-bool command_is_group(const char *name);
+bool command_is_group(const char *name); /* `agents` is a group and a command too */
 bool command_in_group(const struct command *c, const char *group);
 
 enum outcome cmd_send(struct cli *cli);
 enum outcome cmd_inbox(struct cli *cli);
 enum outcome cmd_read(struct cli *cli);
 
+enum outcome cmd_agents(struct cli *cli);
+enum outcome cmd_agents_show(struct cli *cli);
+enum outcome cmd_agents_rm(struct cli *cli);
+enum outcome cmd_heartbeat(struct cli *cli);
+enum outcome cmd_capabilities(struct cli *cli);
+
+enum outcome cmd_events(struct cli *cli);
+enum outcome cmd_top(struct cli *cli);
+
 enum outcome cmd_status(struct cli *cli);
 enum outcome cmd_matrix(struct cli *cli);
 enum outcome cmd_sweep(struct cli *cli);
+enum outcome cmd_clock(struct cli *cli);
+enum outcome cmd_clock_accept(struct cli *cli);
 enum outcome cmd_hold_place(struct cli *cli);
 enum outcome cmd_hold_ls(struct cli *cli);
 enum outcome cmd_hold_rm(struct cli *cli);

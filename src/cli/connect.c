@@ -140,6 +140,8 @@ enum outcome client_explain(const struct cli *cli, CURLcode code)
 		return explain_no_daemon(cli);
 	if (code == CURLE_WRITE_ERROR)
 		return cli_fail(cli, OUTCOME_UNREACHABLE, "the answer of %s is too large", c->url);
+	if (code == CURLE_ABORTED_BY_CALLBACK)
+		return cli_fail(cli, OUTCOME_UNREACHABLE, "%s has gone silent", c->url);
 	if (code == CURLE_URL_MALFORMAT)
 		return cli_usage(cli, "'%s' is no URL", c->url);
 	return cli_fail(cli, OUTCOME_UNREACHABLE, "no answer from %s: %s", c->url,

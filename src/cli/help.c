@@ -155,6 +155,8 @@ void help_command(struct buf *out, const struct command *c)
 		buf_putc(out, '\n');
 		put_wrapped(out, 0, 0, c->details);
 	}
+	if (command_is_group(c->name))
+		put_commands(out, c->name);
 	put_options(out, "Options", c->needs | c->takes);
 	put_options(out, "Options of every command", visible_globals(c));
 	put_outcomes(out);

@@ -15,28 +15,49 @@
 #include "cli/help.h"
 #include "cli/show.h"
 
-static void say(const char *format, va_list ap)
+static void put_safe(struct buf *out, const char *format, va_list ap)
 {
-	struct buf CLEANUP(buf_done) safe = { 0 };
 	char *CLEANUP(mem_freep) text = NULL;
 
 	if (vasprintf(&text, format, ap) < 0) {
 		text = NULL;
 		return;
 	}
-	text_escape(&safe, text, strlen(text));
-	fprintf(stderr, "lapse: %s\n", buf_text(&safe));
+	text_escape(out, text, strlen(text));
+}
+
+static void say(const struct cli *cli, const char *format, va_list ap)
+{
+	struct buf CLEANUP(buf_done) safe = { 0 };
+
+	put_safe(cli->complaint ? cli->complaint : &safe, format, ap);
+	if (!cli->complaint)
+		fprintf(stderr, "lapse: %s\n", buf_text(&safe));
 }
 
 enum outcome cli_fail(const struct cli *cli, enum outcome how, const char *format, ...)
 {
 	va_list ap;
 
-	(void)cli;
 	va_start(ap, format);
-	say(format, ap);
+	say(cli, format, ap);
 	va_end(ap);
 	return how;
+}
+
+bool cli_confirm(const struct cli *cli, const char *format, ...)
+{
+	struct buf CLEANUP(buf_done) question = { 0 };
+	char answer[8];
+	va_list ap;
+
+	if (args_has(&cli->args, OPT_YES) || !isatty(STDIN_FILENO))
+		return true;
+	va_start(ap, format);
+	put_safe(&question, format, ap);
+	va_end(ap);
+	fprintf(stderr, "%s [y/N] ", buf_text(&question));
+	return fgets(answer, sizeof(answer), stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
 enum outcome cli_usage(const struct cli *cli, const char *format, ...)
@@ -45,8 +66,10 @@ enum outcome cli_usage(const struct cli *cli, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	say(format, ap);
+	say(cli, format, ap);
 	va_end(ap);
+	if (cli->complaint)
+		return OUTCOME_USAGE;
 	if (cli->args.command) {
 		help_synopsis(&synopsis, cli->args.command);
 		fprintf(stderr, "usage: %s\n", buf_text(&synopsis));
@@ -58,7 +81,8 @@ enum outcome cli_usage(const struct cli *cli, const char *format, ...)
 	return OUTCOME_USAGE;
 }
 
-/* Nothing the command does needs to be undone, and a blocked request must not delay the end. */
+/* Nothing a command does needs to be undone (top, which changes the terminal, has its own), and a
+ * blocked request must not delay the end. */
 static void interrupt(int number)
 {
 	(void)number;

@@ -10,7 +10,7 @@
 /* clang-format off */
 static const char *const DESCRIPTION[] = {
 	"lapse talks to lapsed, the daemon that gives everything an agent fleet leaves behind a "
-	"lifetime: messages, and lapse's own tables. It sends one HTTP request, or a few, and prints "
+	"lifetime: messages, agents, and lapse's own tables. It sends one HTTP request, or a few, and prints "
 	"the answer as a table for people or, with --json, as it came for programs.",
 	"Control characters and the like in what the daemon sends are shown as \\n, \\x1b or \\u202e, so "
 	"a message cannot take over the terminal of the one who looks at it. With --json nothing is "
@@ -38,6 +38,14 @@ static const struct {
 	  "lapse inbox planner --unread --wait 5m\n"
 	  "lapse read planner 0634a1b2c3d4e5f6" },
 	{ "Mark everything older than a week read:", "lapse read planner --before 7d" },
+	{ "Be an agent, as long as the work runs:",
+	  "while make work; do lapse heartbeat builder --cluster west --capability gpu; done" },
+	{ "Who can do it?", "lapse agents --cluster west --capability gpu" },
+	{ "Watch the fleet, and keep a line of it for a script:",
+	  "lapse top\n"
+	  "lapse top --once --json | jq .agents_live" },
+	{ "Act on evictions as they happen, also across restarts:",
+	  "lapse events --follow --json | jq --unbuffered 'select(.event == \"agent.evicted\")'" },
 	{ "What would the next sweep remove?", "lapse sweep messages --dry-run" },
 	{ "Keep a message as evidence:",
 	  "lapse hold place messages 0634a1b2c3d4e5f6 --reason \"incident 42\" --until 30d" },

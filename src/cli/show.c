@@ -2,7 +2,9 @@
 /* Tables from JSON: every cell becomes escaped text, columns get the width of their widest. */
 #include "cli/show.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GAP 2 /* spaces between two columns */
 
@@ -13,6 +15,17 @@ bool show_json(const struct cli *cli, const struct answer *answer)
 	fwrite(buf_text(&answer->text), 1, answer->text.len, stdout);
 	if (answer->text.len > 0 && answer->text.data[answer->text.len - 1] != '\n')
 		putchar('\n');
+	return true;
+}
+
+bool show_now(const struct buf *text)
+{
+	for (size_t done = 0; done < text->len;) {
+		ssize_t n = write(STDOUT_FILENO, text->data + done, text->len - done);
+		if (n < 0 && errno != EINTR)
+			return false;
+		done += n > 0 ? (size_t)n : 0;
+	}
 	return true;
 }
 
@@ -65,6 +78,7 @@ void show_value(const struct cli *cli, const json_t *value, enum cell_kind kind,
 	switch (kind) {
 	case CELL_TEXT:
 	case CELL_LONG:
+	case CELL_STATE:
 		put_text(value, out);
 		break;
 	case CELL_TEXTS:
@@ -77,11 +91,20 @@ void show_value(const struct cli *cli, const json_t *value, enum cell_kind kind,
 	case CELL_DUE:
 		put_number(value, text_count, out);
 		break;
+	case CELL_RATE:
+		text_rate(out, json_number_value(value));
+		break;
 	case CELL_BYTES:
 		put_number(value, text_bytes, out);
 		break;
 	case CELL_AGE:
 		put_age(cli, value, out);
+		break;
+	case CELL_TIME:
+		put_text(value, out);
+		buf_puts(out, " (");
+		put_age(cli, value, out);
+		buf_puts(out, ")");
 		break;
 	case CELL_SPAN:
 		put_number(value, text_span, out);
@@ -91,7 +114,7 @@ void show_value(const struct cli *cli, const json_t *value, enum cell_kind kind,
 
 static bool is_right_aligned(enum cell_kind kind)
 {
-	return kind == CELL_COUNT || kind == CELL_DUE || kind == CELL_BYTES;
+	return kind == CELL_COUNT || kind == CELL_DUE || kind == CELL_RATE || kind == CELL_BYTES;
 }
 
 /* A table while it is laid out; `cells` has the titles as its first row. */
@@ -137,46 +160,50 @@ static void cut(char *text, size_t room)
 	memcpy(text + text_fit(text, room - 3), "...", 4);
 }
 
-static const char *style_of(const struct grid *g, size_t y, size_t x)
+static const char *style_of_value(enum cell_kind kind, const char *text)
 {
-	const char *text = g->cells[y * g->width + x];
-
-	if (y == 0)
-		return STYLE_BOLD;
 	if (strcmp(text, "-") == 0)
 		return STYLE_DIM;
-	return g->columns[x].kind == CELL_DUE && strcmp(text, "0") != 0 ? STYLE_YELLOW : NULL;
+	if (kind == CELL_DUE && strcmp(text, "0") != 0)
+		return STYLE_YELLOW;
+	if (kind == CELL_STATE && strcmp(text, "live") != 0 && strcmp(text, "trusted") != 0)
+		return STYLE_YELLOW;
+	return NULL;
 }
 
-static void print_cell(const struct cli *cli, const struct grid *g, size_t y, size_t x, size_t at)
+static bool is_cut(enum cell_kind kind)
+{
+	return kind == CELL_LONG || kind == CELL_TEXTS;
+}
+
+static void put_cell(const struct cli *cli, const struct grid *g, size_t y, size_t x, size_t at,
+		     struct buf *out)
 {
 	char *text = g->cells[y * g->width + x];
-	const char *style = style_of(g, y, x);
+	const char *style = y == 0 ? STYLE_BOLD : style_of_value(g->columns[x].kind, text);
 	bool last = x + 1 == g->width;
-	struct buf CLEANUP(buf_done) out = { 0 };
 
-	if (last && g->columns[x].kind == CELL_LONG && cli->columns > 0)
+	if (last && is_cut(g->columns[x].kind) && cli->columns > 0)
 		cut(text, at < (size_t)cli->columns ? (size_t)cli->columns - at : 0);
 	int pad = (int)(g->widths[x] - text_width(text));
 	if (is_right_aligned(g->columns[x].kind))
-		buf_printf(&out, "%*s", pad, "");
+		buf_printf(out, "%*s", pad, "");
 	if (style)
-		text_styled(cli, &out, style, text);
+		text_styled(cli, out, style, text);
 	else
-		buf_puts(&out, text);
+		buf_puts(out, text);
 	if (!is_right_aligned(g->columns[x].kind) && !last)
-		buf_printf(&out, "%*s", pad, "");
-	printf("%s%*s", buf_text(&out), last ? 0 : GAP, "");
+		buf_printf(out, "%*s", pad, "");
+	buf_printf(out, "%*s", last ? 0 : GAP, "");
 }
 
-void show_rows(struct cli *cli, const json_t *rows, const struct column *columns, const char *empty)
+void show_table(const struct cli *cli, const json_t *rows, const struct column *columns,
+		struct buf *out)
 {
 	struct grid CLEANUP(grid_done) g = { .columns = columns };
 
-	if (json_array_size(rows) == 0) {
-		puts(empty);
+	if (json_array_size(rows) == 0)
 		return;
-	}
 	while (columns[g.width].title)
 		g.width++;
 	g.height = json_array_size(rows) + 1;
@@ -186,9 +213,41 @@ void show_rows(struct cli *cli, const json_t *rows, const struct column *columns
 	for (size_t y = 0; y < g.height; y++) {
 		size_t at = 0;
 		for (size_t x = 0; x < g.width; x++) {
-			print_cell(cli, &g, y, x, at);
+			put_cell(cli, &g, y, x, at, out);
 			at += g.widths[x] + GAP;
 		}
-		putchar('\n');
+		buf_putc(out, '\n');
 	}
+}
+
+void show_rows(struct cli *cli, const json_t *rows, const struct column *columns, const char *empty)
+{
+	struct buf CLEANUP(buf_done) out = { 0 };
+
+	show_table(cli, rows, columns, &out);
+	if (out.len > 0)
+		fwrite(out.data, 1, out.len, stdout);
+	else
+		puts(empty);
+}
+
+void show_fields(const struct cli *cli, const json_t *object, const struct column *columns)
+{
+	struct buf CLEANUP(buf_done) out = { 0 };
+	int width = 0;
+
+	for (const struct column *c = columns; c->title; c++)
+		width = (int)strlen(c->title) > width ? (int)strlen(c->title) : width;
+	for (const struct column *c = columns; c->title; c++) {
+		struct buf CLEANUP(buf_done) value = { 0 };
+		show_value(cli, json_object_get(object, c->key), c->kind, &value);
+		const char *style = style_of_value(c->kind, buf_text(&value));
+		buf_printf(&out, "%-*s", width + GAP, c->title);
+		if (style)
+			text_styled(cli, &out, style, buf_text(&value));
+		else
+			buf_puts(&out, buf_text(&value));
+		buf_putc(&out, '\n');
+	}
+	fputs(buf_text(&out), stdout);
 }

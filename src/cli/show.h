@@ -19,12 +19,15 @@
 enum cell_kind {
 	CELL_TEXT,  /* text, as it is */
 	CELL_LONG,  /* text; as the last column it is cut at the edge of the terminal */
-	CELL_TEXTS, /* an array of texts: "a, b" */
+	CELL_TEXTS, /* an array of texts: "a, b"; cut like CELL_LONG */
+	CELL_STATE, /* text; in colour when it is no good state */
 	CELL_FLAG,  /* true or false: yes or no */
 	CELL_COUNT, /* 1,234,567 */
 	CELL_DUE,   /* the same, in colour above 0 */
+	CELL_RATE,  /* a number a second: 1.5, 1,234 */
 	CELL_BYTES, /* 1.2 MiB */
 	CELL_AGE,   /* a time: 3m ago, in 2h */
+	CELL_TIME,  /* a time as it is, and its age */
 	CELL_SPAN,  /* milliseconds: 1d 2h */
 };
 
@@ -41,6 +44,16 @@ bool show_json(const struct cli *cli, const struct answer *answer);
 void show_rows(struct cli *cli, const json_t *rows, const struct column *columns,
 	       const char *empty);
 
+/* The same into a buffer; nothing when there are none. */
+void show_table(const struct cli *cli, const json_t *rows, const struct column *columns,
+		struct buf *out);
+
+/* Prints one object, a line for each column. */
+void show_fields(const struct cli *cli, const json_t *object, const struct column *columns);
+
+/* Writes to standard output at once. False when nobody reads it any more. */
+bool show_now(const struct buf *text);
+
 /* One value in the way of a column. */
 void show_value(const struct cli *cli, const json_t *value, enum cell_kind kind, struct buf *out);
 
@@ -54,9 +67,14 @@ size_t text_width(const char *text);
 /* Bytes of `text` that fit into so many columns. */
 size_t text_fit(const char *text, size_t columns);
 
+/* Appends what fits of a line of `n` bytes, with the styles of text_styled() in it. */
+void text_clip(struct buf *out, const char *line, size_t n, size_t columns);
+
 void text_span(struct buf *out, int64_t ms);
 void text_age(struct buf *out, lapse_ms then, lapse_ms now);
 void text_count(struct buf *out, int64_t n);
+void text_rate(struct buf *out, double per_second);
+void text_seconds(struct buf *out, double seconds); /* 850µs, 2.3ms, 1.5s, 3m 20s */
 void text_bytes(struct buf *out, int64_t n);
 
 /* Writes escapes only where colour is wanted. */

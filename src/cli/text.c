@@ -103,6 +103,26 @@ size_t text_fit(const char *text, size_t columns)
 	return i;
 }
 
+void text_clip(struct buf *out, const char *line, size_t n, size_t columns)
+{
+	size_t own;
+
+	for (size_t i = 0; i < n;) {
+		/* A style takes no column; those behind the edge are kept, to end what began. */
+		if (line[i] == '\033') {
+			size_t len = strcspn(line + i, "m") + 1;
+			buf_add(out, line + i, len);
+			i += len;
+			continue;
+		}
+		size_t len = measure(line + i, n - i, &own);
+		if (own <= columns)
+			buf_add(out, line + i, len);
+		columns = own <= columns ? columns - own : 0;
+		i += len;
+	}
+}
+
 void text_span(struct buf *out, int64_t ms)
 {
 	static const struct {
@@ -164,6 +184,26 @@ void text_count(struct buf *out, int64_t n)
 		if (left > 0 && left % 3 == 0 && digits[i] != '-')
 			buf_putc(out, ',');
 	}
+}
+
+void text_rate(struct buf *out, double per_second)
+{
+	if (per_second > 0 && per_second < 100)
+		buf_printf(out, "%.1f", per_second);
+	else
+		text_count(out, (int64_t)per_second);
+}
+
+void text_seconds(struct buf *out, double seconds)
+{
+	if (seconds < 1e-3)
+		buf_printf(out, "%.0fµs", seconds * 1e6);
+	else if (seconds < 1)
+		buf_printf(out, seconds < 0.1 ? "%.1fms" : "%.0fms", seconds * 1e3);
+	else if (seconds < 60)
+		buf_printf(out, "%.1fs", seconds);
+	else
+		text_span(out, (int64_t)seconds * 1000);
 }
 
 void text_bytes(struct buf *out, int64_t n)

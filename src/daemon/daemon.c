@@ -71,16 +71,8 @@ struct file_job {
 static void delete_file(uv_work_t *w)
 {
 	struct file_job *j = CONTAINER_OF(w, struct file_job, work);
-	char path[DATADIR_PATH_MAX];
 
-	if (strcmp(j->cleanup->kind, "file") != 0 ||
-	    datadir_file(j->daemon->settings->data_dir, j->cleanup->target, path) < 0) {
-		j->err = LAPSE_EINVAL;
-		snprintf(j->why, sizeof(j->why), "nobody knows how to delete this");
-	} else if (unlink(path) < 0 && errno != ENOENT) {
-		j->err = LAPSE_EIO;
-		snprintf(j->why, sizeof(j->why), "%s", strerror(errno));
-	}
+	j->err = cleanup_delete(j->cleanup, j->daemon->settings->data_dir, j->why, sizeof(j->why));
 }
 
 static void file_deleted(uv_work_t *w, int status)

@@ -123,10 +123,8 @@ int sweep_api_run(struct call *c)
 
 /* Holds. */
 
-#define REASON_MAX 1000
-
 const struct json_field HOLD_BODY[] = {
-	{ "reason", FIELD_LABEL, true, offsetof(struct hold, reason), 1, REASON_MAX,
+	{ "reason", FIELD_LABEL, true, offsetof(struct hold, reason), 1, HOLD_REASON_MAX,
 	  "why it must not be removed" },
 	{ "until", FIELD_TIME, false, offsetof(struct hold, until), 0, 0,
 	  "when the hold ends by itself" },

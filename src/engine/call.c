@@ -52,6 +52,14 @@ int call_work(struct call *c, work_fn *work, call_fn *next)
 	return CALL_WAIT;
 }
 
+int call_parse(struct call *c)
+{
+	if (c->body)
+		return LAPSE_OK;
+	return (c->is_array ? json_parse_array : json_parse_object)(c->text, c->text_len, &c->body,
+								    &c->problem);
+}
+
 int call_body(struct call *c, const struct json_field *fields, void *out)
 {
 	return json_decode(c->body, fields, out, &c->problem);

@@ -9,6 +9,8 @@
  *   CALL_WAIT    after call_park(), call_await() or call_work(): the same handler, or the given
  *                one, runs again in a later transaction and must check again what it relied on
  *   CALL_AGAIN   commit what was done so far, and run the handler again in the next turn
+ *   CALL_NEEDS_TX  from a route's quick handler, which has no transaction: nothing was done, the
+ *                ordinary handler is to run
  * What must survive from one run to the next is in `state`, allocated from the call's arena.
  */
 #ifndef LAPSE_ENGINE_CALL_H
@@ -19,7 +21,7 @@
 #include "engine/engine.h"
 #include "engine/tx.h"
 
-enum { CALL_WAIT = 1, CALL_AGAIN = 2 };
+enum { CALL_WAIT = 1, CALL_AGAIN = 2, CALL_NEEDS_TX = 3 };
 
 #define CALL_PARAMS_MAX 4
 #define CALL_QUERY_MAX 16
@@ -37,6 +39,8 @@ struct call_arg {
 	const char *name, *value;
 };
 
+#define CALL_OK_TEXT "{\"status\":\"ok\"}"
+
 struct call {
 	struct engine *engine;
 	struct tx *tx; /* NULL in a handler whose route has no transaction */
@@ -48,12 +52,17 @@ struct call {
 	const char *params[CALL_PARAMS_MAX]; /* of the path, in order, decoded */
 	struct call_arg query[CALL_QUERY_MAX];
 	size_t query_count;
-	json_t *body;         /* NULL = an empty body */
+	json_t *body;     /* NULL = an empty body */
+	const char *text; /* the body as it came, and a NUL; NULL where no route asks for it */
+	size_t text_len;
+	bool is_csv;          /* the text is CSV, and `body` stays NULL */
+	bool is_array;        /* the body is a JSON array, not an object */
 	const char *if_match; /* the ETag the caller relies on; NULL = any */
 
 	/* The reply. */
 	int status; /* 200 unless the handler sets another */
 	struct buf reply;
+	bool plain_ok;   /* the reply is CALL_OK_TEXT, which costs less to send than a buffer */
 	struct buf kept; /* what an Idempotency-Key keeps instead, when the reply holds a secret */
 	const char *content_type; /* NULL = JSON */
 	lapse_ms sunset;          /* when the resource will expire; 0 = it says nothing */
@@ -85,6 +94,9 @@ int call_await(struct call *c, call_fn *next);
 
 /* Run `work` on a worker thread, then `next`. */
 int call_work(struct call *c, work_fn *work, call_fn *next);
+
+/* Parses the text into c->body, once. */
+int call_parse(struct call *c);
 
 /* Decode the body or the query by a table of fields; see json_decode(). */
 int call_body(struct call *c, const struct json_field *fields, void *out);

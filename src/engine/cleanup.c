@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/cleanup.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "engine/engine.h"
@@ -153,6 +156,21 @@ lapse_us cleaner_next_us(const struct engine *e)
 	if (!e->cleaner.runner || e->cleaner.running == RUNNING_MAX)
 		return INT64_MAX;
 	return in > 0 ? in : 0;
+}
+
+int cleanup_delete(const struct cleanup *c, const char *data_dir, char *why, size_t size)
+{
+	char path[DATADIR_PATH_MAX];
+
+	if (strcmp(c->kind, "file") != 0 || datadir_file(data_dir, c->target, path) < 0) {
+		snprintf(why, size, "nobody knows how to delete this");
+		return LAPSE_EINVAL;
+	}
+	if (unlink(path) < 0 && errno != ENOENT) {
+		snprintf(why, size, "%s", strerror(errno));
+		return LAPSE_EIO;
+	}
+	return LAPSE_OK;
 }
 
 static const struct db_stmt DONE = { "DELETE FROM cleanups WHERE id = $1" };

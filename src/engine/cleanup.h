@@ -13,6 +13,7 @@
 #define LAPSE_ENGINE_CLEANUP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -47,6 +48,10 @@ lapse_us cleaner_next_us(const struct engine *e);
 /* Notes the intent in the transaction. The same target twice is one cleanup; a dead letter is
  * pending again. */
 int cleanup_add(struct tx *tx, const char *owner, const char *kind, const char *target);
+
+/* Deletes the target of kind "file", a path below the data directory; one that is gone already is
+ * fine. Blocks; safe off the loop. On failure `why` is filled. */
+int cleanup_delete(const struct cleanup *c, const char *data_dir, char *why, size_t size);
 
 /* The outcome: LAPSE_OK removes the row; an error counts an attempt and plans the next one, or
  * makes it a dead letter. Frees `c`. */

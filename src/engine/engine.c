@@ -49,6 +49,16 @@ static int load_newest(struct engine *e, const struct bound *b)
 	return r < 0 ? r : LAPSE_OK;
 }
 
+/* All events of the store are at most the newest id. */
+static int load_ring(struct engine *e)
+{
+	int64_t pruned = 0;
+	int r = meta_get(e->db, "events_pruned", 0, &pruned);
+
+	ring_start(&e->ring, e->ids.last, pruned);
+	return r;
+}
+
 static int load_in_transaction(struct engine *e)
 {
 	int r = meta_get(e->db, "restored_at", 0, &e->restored_at);
@@ -62,6 +72,8 @@ static int load_in_transaction(struct engine *e)
 	}
 	if (r == LAPSE_OK)
 		r = watch_load(e);
+	if (r == LAPSE_OK)
+		r = load_ring(e);
 	if (r == LAPSE_OK)
 		r = tokens_load(e);
 	if (r == LAPSE_OK)
@@ -80,6 +92,9 @@ static int load(struct engine *e)
 		r = load_in_transaction(e);
 	if (r == LAPSE_OK)
 		r = idempotency_recover(&tx);
+	for (size_t i = 0; r == LAPSE_OK && i < e->bounds_count; i++)
+		if (e->bounds[i]->memory)
+			r = e->bounds[i]->memory->load(&tx);
 	if (r < 0) {
 		tx_rollback(&tx);
 		return r;
@@ -102,7 +117,7 @@ static int open_store(struct engine *e, struct problem *p)
 	r = db_open(&config, &e->db, p);
 	if (r == LAPSE_OK)
 		r = migrate(e->db, p);
-	config.clock = e->system;
+	config.clock = &CLOCK_SYSTEM; /* other threads call no clock but the machine's */
 	config.busy_timeout_ms = READER_BUSY_MS;
 	if (r == LAPSE_OK)
 		r = checkpointer_start(&config, e->db, e->settings->wal_max_bytes, &e->checkpointer,
@@ -127,6 +142,7 @@ int engine_open(struct engine *e, const struct engine_config *config, struct pro
 	e->watch.store_at = clock_mono(e->clock);
 	pthread_mutex_init(&e->reader_lock, NULL);
 	waits_init(&e->waits);
+	ring_init(&e->ring);
 	while (config->bounds[e->bounds_count])
 		e->bounds_count++;
 	assert(e->bounds_count <= BOUNDS_MAX);
@@ -149,6 +165,9 @@ int engine_open(struct engine *e, const struct engine_config *config, struct pro
 void engine_stop(struct engine *e)
 {
 	schedule_stop(e);
+	for (size_t i = 0; i < e->bounds_count; i++)
+		if (e->bounds[i]->memory)
+			e->bounds[i]->memory->stop(e);
 }
 
 void engine_close(struct engine *e)
@@ -157,7 +176,11 @@ void engine_close(struct engine *e)
 	checkpointer_stop(e->checkpointer);
 	db_close(e->reader);
 	db_close(e->db);
+	for (size_t i = 0; i < e->bounds_count; i++)
+		if (e->bounds[i]->memory)
+			e->bounds[i]->memory->done(e);
 	waits_done(&e->waits);
+	ring_done(&e->ring);
 	tokens_done(&e->tokens);
 	datadir_unlock(&e->dir);
 	pthread_mutex_destroy(&e->reader_lock);
@@ -168,11 +191,27 @@ void engine_tick(struct engine *e)
 	watch_tick(e);
 	cleaner_tick(e);
 	schedule_tick(e);
+	for (size_t i = 0; i < e->bounds_count; i++)
+		if (e->bounds[i]->memory)
+			e->bounds[i]->memory->tick(e);
+}
+
+static lapse_us memory_next_us(const struct engine *e)
+{
+	lapse_us next = INT64_MAX;
+
+	for (size_t i = 0; i < e->bounds_count; i++) {
+		const struct bound_memory *m = e->bounds[i]->memory;
+		lapse_us in = m ? m->next_us(e) : INT64_MAX;
+		next = in < next ? in : next;
+	}
+	return next;
 }
 
 lapse_us engine_next_us(const struct engine *e)
 {
-	const lapse_us all[] = { schedule_next_us(e), cleaner_next_us(e), watch_next_us(e) };
+	const lapse_us all[] = { schedule_next_us(e), cleaner_next_us(e), watch_next_us(e),
+				 memory_next_us(e) };
 	lapse_us next = INT64_MAX;
 
 	for (size_t i = 0; i < ARRAY_LEN(all); i++)
@@ -208,6 +247,9 @@ static void write_schedulers(const struct engine *e, struct buf *out)
 void engine_write_metrics(const struct engine *e, struct buf *out)
 {
 	write_schedulers(e, out);
+	for (size_t i = 0; i < e->bounds_count; i++)
+		if (e->bounds[i]->memory)
+			e->bounds[i]->memory->write_metrics(e, out);
 	metrics_family(out, METRIC_EXPIRY_LAG);
 	metrics_histogram(out, METRIC_EXPIRY_LAG, "", HISTOGRAM_LAG, &e->expiry_lag);
 	metrics_family(out, METRIC_COMMIT_SECONDS);

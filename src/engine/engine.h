@@ -21,6 +21,7 @@
 #include "engine/cleanup.h"
 #include "engine/guard.h"
 #include "engine/matrix.h"
+#include "engine/ring.h"
 #include "engine/schedule.h"
 #include "engine/token.h"
 #include "engine/wait.h"
@@ -29,6 +30,8 @@
 #include "store/datadir.h"
 #include "store/db.h"
 #include "store/syncer.h"
+
+struct fleet; /* of the room presence: its memory, nothing to the engine */
 
 struct bound_state {
 	int64_t live;   /* rows, as the last commit left them */
@@ -57,10 +60,12 @@ struct engine {
 	size_t schedulers_count;
 	struct cleaner cleaner;
 	struct waits waits;
+	struct ring ring; /* the newest events, once somebody has enabled it */
 	struct tokens tokens;
 	struct idgen ids;
 	lapse_ms restored_at; /* 0 = never restored */
-	bool crowded;         /* said by whoever owns the loop: somebody waits for the store */
+	struct fleet *fleet;
+	bool crowded; /* said by whoever owns the loop: somebody waits for the store */
 
 	bool store_failing; /* the last write transaction could not begin or commit */
 	struct histogram commit_seconds;

@@ -9,6 +9,7 @@
 #define LAPSE_ENGINE_EVENTS_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 
 struct tx;
 
@@ -16,12 +17,18 @@ struct tx;
 	X(MESSAGE_SENT, "message.sent")                                                            \
 	X(MESSAGE_READ, "message.read")                                                            \
 	X(MESSAGE_PRUNED, "message.pruned")                                                        \
+	X(AGENT_SEEN, "agent.seen")                                                                \
+	X(AGENT_EVICTED, "agent.evicted")                                                          \
+	X(AGENT_DELETED, "agent.deleted")                                                          \
+	X(BREAKER_TRIPPED, "breaker.tripped")                                                      \
+	X(BREAKER_RELEASED, "breaker.released")                                                    \
 	X(HOLD_PLACED, "hold.placed")                                                              \
 	X(HOLD_RELEASED, "hold.released")                                                          \
 	X(CLOCK_JUMPED, "clock.jumped")                                                            \
 	X(CLOCK_ACCEPTED, "clock.accepted")                                                        \
 	X(DEAD_LETTER, "cleanup.dead_letter")                                                      \
 	X(HOUSEKEEPING_PRUNED, "housekeeping.lifecycle_pruned")                                    \
+	X(AGENTS_TICK_FAILED, "agents.lifecycle_tick_failed")                                      \
 	X(MESSAGES_TICK_FAILED, "messages.lifecycle_tick_failed")                                  \
 	X(HOUSEKEEPING_TICK_FAILED, "housekeeping.lifecycle_tick_failed")
 
@@ -34,7 +41,13 @@ enum event_kind {
 
 const char *event_name(enum event_kind kind);
 
-/* Adds the event to the transaction. `data` is a JSON object, finished by the caller. */
+/* Adds the event to the transaction. `data` is a JSON object, finished by the caller. It reaches
+ * the ring when the transaction is durable. */
 int event_add(struct tx *tx, const char *owner, enum event_kind kind, const struct buf *data);
+
+/* An event as a stream sends it (docs/events.md): the same bytes whether it comes from the ring or
+ * from the table. */
+void event_write(struct buf *out, int64_t seq, lapse_ms at, const char *owner, const char *kind,
+		 const char *data);
 
 #endif

@@ -95,9 +95,14 @@ bool guard_accept(struct guard *g)
 	return true;
 }
 
-bool guard_in_grace(lapse_ms restored_at, lapse_ms window, lapse_ms now)
+lapse_ms guard_grace_end(lapse_ms restored_at, lapse_ms window)
 {
 	lapse_ms grace = window > 0 ? window : GRACE_WITHOUT_WINDOW_MS;
 
-	return restored_at > 0 && now < time_add(restored_at, grace);
+	return restored_at > 0 ? time_add(restored_at, grace) : 0;
+}
+
+bool guard_in_grace(lapse_ms restored_at, lapse_ms window, lapse_ms now)
+{
+	return restored_at > 0 && now < guard_grace_end(restored_at, window);
 }

@@ -53,6 +53,7 @@ bool guard_accept(struct guard *g);
 
 /* After a restore every bound gets one grace period: its own window, or a day where rows hold
  * their own deadline. `restored_at` 0 = never restored. */
+lapse_ms guard_grace_end(lapse_ms restored_at, lapse_ms window); /* 0 = there is none */
 bool guard_in_grace(lapse_ms restored_at, lapse_ms window, lapse_ms now);
 
 #endif

@@ -48,13 +48,18 @@ static int find_row(struct tx *tx, const struct hold *h, int64_t *ret_ref, struc
 	const struct bound *b = tx->engine->bounds[i];
 	if (!b->holdable)
 		return problem_set(p, LAPSE_EINVAL, "table", "rows of %s cannot be held", b->table);
-	if (!id_parse(h->key, ret_ref))
+	if (!b->keyed_by_name && !id_parse(h->key, ret_ref))
 		return problem_set(p, LAPSE_ENOTFOUND, "key", "%s has no row '%.60s'", b->table,
 				   h->key);
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &b->find);
 	db_bind_text(&q, 1, h->owner);
-	db_bind_int(&q, 2, *ret_ref);
+	if (b->keyed_by_name)
+		db_bind_text(&q, 2, h->key);
+	else
+		db_bind_int(&q, 2, *ret_ref);
 	int r = db_step(&q);
+	if (r > 0 && b->keyed_by_name)
+		*ret_ref = db_int(&q, 0);
 	if (r == 0)
 		return problem_set(p, LAPSE_ENOTFOUND, "key", "%s has no row '%.60s'", b->table,
 				   h->key);

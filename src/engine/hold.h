@@ -7,6 +7,8 @@
 
 #include "engine/matrix.h"
 
+#define HOLD_REASON_MAX 1000 /* bytes */
+
 struct arena;
 struct tx;
 

@@ -2,6 +2,27 @@
 #include "engine/housekeeping.h"
 
 #include "base/settings.h"
+#include "engine/engine.h"
+#include "engine/tx.h"
+#include "store/migrate.h"
+
+static void prune_ring(struct engine *e, void *arg)
+{
+	e->ring.pruned = *(const int64_t *)arg;
+	ring_forget(&e->ring, e->ring.pruned);
+}
+
+/* Remembers up to where events may be missing, so that a reader which resumes before it is told. */
+static int settle_events(struct tx *tx, const struct pruned *rows, size_t n)
+{
+	int64_t *last = tx_alloc(tx, sizeof(*last));
+
+	*last = tx->engine->ring.pruned;
+	for (size_t i = 0; i < n; i++)
+		*last = rows[i].id > *last ? rows[i].id : *last;
+	tx_effect(tx, prune_ring, last);
+	return meta_set(tx->db, "events_pruned", *last);
+}
 
 /* An event's `seq` is made like every other id, so the sequence itself orders by time. */
 const struct bound EVENT_BOUND = {
@@ -21,6 +42,7 @@ const struct bound EVENT_BOUND = {
 	.prune = { "DELETE FROM events WHERE seq IN (SELECT seq FROM events "
 		   "WHERE at < $1 AND seq < $1 * 2097152 AND seq > $3 AND $2 <= at "
 		   "ORDER BY seq LIMIT $4) RETURNING at, seq, owner, '', 0" },
+	.settle = settle_events,
 };
 
 const struct bound SWEEP_BOUND = {

@@ -39,6 +39,33 @@ struct pruned {
 };
 
 struct tx;
+struct sweep;
+struct engine;
+struct due_count;
+struct buf;
+
+/* What the engine asks of a bound whose times live in memory, beside its rows. All of it runs on
+ * the loop's thread. */
+struct bound_memory {
+	/* In order: once when the engine opens; when next_us() says so; at a clean stop; at the
+	 * end, also when load() was never called. */
+	int (*load)(struct tx *tx);
+	void (*tick)(struct engine *e);
+	lapse_us (*next_us)(const struct engine *e);
+	void (*stop)(struct engine *e);
+	void (*done)(struct engine *e);
+
+	/* The first moment at which something is due; LAPSE_NEVER = there is nothing. */
+	lapse_ms (*deadline)(const struct engine *e);
+
+	/* In the place of the bound's `prune`: removes what is due until `stop` (monotonic), with
+	 * all its events, counts and effects; *ret_n = how many. *ret_more = it is not done. */
+	int (*prune)(struct sweep *w, struct tx *tx, lapse_us stop, int64_t *ret_n, bool *ret_more);
+
+	/* In the place of the bound's `due`. */
+	void (*due)(const struct engine *e, lapse_ms now, struct due_count *ret);
+	void (*write_metrics)(const struct engine *e, struct buf *out);
+};
 
 struct bound {
 	const char *table;
@@ -69,20 +96,29 @@ struct bound {
 	 * the safety rule itself. */
 	struct db_stmt prune;
 
-	/* Holdable ones: $1 = owner, $2 = id → a row when it exists. */
+	/* Holdable ones: $1 = owner, $2 = id → a row when it exists. With keyed_by_name $2 is what
+	 * clients call it, and the row is its id. */
 	struct db_stmt find;
+	bool keyed_by_name;
 
 	/* Keeps the room's own counters in step; rows are sorted by owner and group. May be NULL.
 	 */
 	int (*settle)(struct tx *tx, const struct pruned *rows, size_t n);
+
+	/* NULL: the rows are all there is. */
+	const struct bound_memory *memory;
 };
 
 #define WINDOW_NONE ((size_t)-1)
 
 struct settings;
-struct engine;
 
 lapse_ms bound_window(const struct bound *b, const struct settings *s); /* 0 for WINDOW_NONE */
+
+static inline bool bound_has_deadline(const struct bound *b)
+{
+	return b->memory && b->memory->deadline;
+}
 
 /* The index of a table's first row in the matrix, or -1. */
 int matrix_find(const struct engine *engine, const char *table);
@@ -97,7 +133,6 @@ struct due_count {
 int matrix_count_due(const struct engine *engine, struct db *db, lapse_ms now,
 		     struct due_count ret[BOUNDS_MAX]);
 
-struct buf;
 void matrix_write_json(const struct engine *engine, const struct due_count *due, lapse_ms now,
 		       struct buf *out);
 void matrix_write_metrics(const struct engine *engine, const struct due_count *due, lapse_ms now,

@@ -21,6 +21,43 @@ static lapse_us interval_us(const struct engine *e, const struct scheduler *s)
 	return *(const int64_t *)((const char *)e->settings + s->def->interval) * 1000;
 }
 
+static bool has_deadlines(const struct engine *e, const char *scheduler)
+{
+	for (size_t i = 0; i < e->bounds_count; i++)
+		if (strcmp(e->bounds[i]->scheduler, scheduler) == 0 &&
+		    bound_has_deadline(e->bounds[i]))
+			return true;
+	return false;
+}
+
+/* Trusted time at which something of this scheduler is due, not before the grace after a restore
+ * is over; LAPSE_NEVER = nothing is. */
+static lapse_ms earliest_deadline(const struct engine *e, const struct scheduler *s)
+{
+	lapse_ms earliest = LAPSE_NEVER;
+
+	for (size_t i = 0; i < e->bounds_count; i++) {
+		const struct bound *b = e->bounds[i];
+		if (!bound_has_deadline(b) || strcmp(b->scheduler, s->def->name) != 0)
+			continue;
+		lapse_ms at = b->memory->deadline(e);
+		lapse_ms grace = guard_grace_end(e->restored_at, bound_window(b, e->settings));
+		at = at > grace ? at : grace;
+		earliest = at < earliest ? at : earliest;
+	}
+	return earliest;
+}
+
+/* Milliseconds until then; 0 = now or before, LAPSE_NEVER = no deadline is waited for. */
+static lapse_ms until_deadline(const struct engine *e, const struct scheduler *s)
+{
+	if (!s->has_deadlines || s->deadlines_off)
+		return LAPSE_NEVER;
+	lapse_ms at = earliest_deadline(e, s);
+	lapse_ms now = clock_wall(e->clock);
+	return at == LAPSE_NEVER ? at : at > now ? at - now : 0;
+}
+
 void schedule_init(struct engine *e, const struct scheduler_def *defs)
 {
 	for (; defs->name; defs++) {
@@ -28,6 +65,7 @@ void schedule_init(struct engine *e, const struct scheduler_def *defs)
 		struct scheduler *s = &e->schedulers[e->schedulers_count++];
 		*s = (struct scheduler){ .def = defs, .last_ended_at = LAPSE_NEVER };
 		list_init(&s->requests);
+		s->has_deadlines = has_deadlines(e, defs->name);
 		s->last_ended = clock_mono(e->clock);
 		s->next_at = s->last_ended + interval_us(e, s);
 	}
@@ -143,7 +181,7 @@ static void log_pruned(const struct engine *e, const struct scheduler *s)
 {
 	struct buf line;
 
-	if (s->sweep.total == 0 || s->sweep.dry_run)
+	if (s->sweep.total == 0 || s->sweep.dry_run || s->sweep.by_deadline)
 		return;
 	log_open(e->log, &line, LOG_INFO, "sweep.pruned");
 	json_put_text(&line, "scheduler", s->def->name);
@@ -165,21 +203,22 @@ static void sweep_ended(struct engine *e, struct scheduler *s, int err)
 		s->unreported++;
 		log_failure(e, s, err);
 	}
-	int recorded = record(e, s, err);
+	int recorded = s->sweep.by_deadline && err == LAPSE_OK ? LAPSE_OK : record(e, s, err);
 	if (recorded < 0 && err == LAPSE_OK) { /* it did its work, but the store is failing now */
 		s->errors++;
 		s->unreported++;
 		log_failure(e, s, recorded);
 	}
 	if (err == LAPSE_OK) {
-		if (!s->sweep.dry_run) {
+		if (!s->sweep.dry_run && !s->sweep.by_deadline) {
 			s->last_ended = clock_mono(e->clock);
 			s->last_ended_at = clock_wall(e->clock);
 		}
 		histogram_add(&s->seconds, HISTOGRAM_SECONDS, s->sweep.ended - s->sweep.started);
 		log_pruned(e, s);
 	}
-	if (!s->sweep.dry_run) /* which has removed nothing, and must not put the real one off */
+	/* A dry run has removed nothing, and must not put the real one off; nor must deadlines. */
+	if (!s->sweep.dry_run && !(s->sweep.by_deadline && err == LAPSE_OK))
 		s->next_at = clock_mono(e->clock) + interval_us(e, s);
 	if (asker)
 		asker->done(asker, err, &s->sweep);
@@ -193,6 +232,7 @@ static void start(struct engine *e, struct scheduler *s)
 	if (l)
 		s->requests_count--;
 	sweep_init(&s->sweep, e, s->def->name, s->serving && s->serving->dry_run);
+	s->sweep.by_deadline = !l && clock_mono(e->clock) < s->next_at;
 	s->running = true;
 }
 
@@ -200,25 +240,33 @@ static bool wants_to_run(const struct engine *e, const struct scheduler *s)
 {
 	if (s->running)
 		return clock_mono(e->clock) >= s->rest_until;
-	return !list_empty(&s->requests) || clock_mono(e->clock) >= s->next_at;
+	return !list_empty(&s->requests) || clock_mono(e->clock) >= s->next_at ||
+	       until_deadline(e, s) == 0;
+}
+
+void schedule_tick_one(struct engine *e, struct scheduler *s)
+{
+	bool more = false;
+
+	if (!wants_to_run(e, s))
+		return;
+	if (!s->running)
+		start(e, s);
+	lapse_us began = clock_mono(e->clock);
+	int r = sweep_slice(&s->sweep, &more);
+	lapse_us ended = clock_mono(e->clock);
+	s->rest_until = e->crowded ? ended + REST_FACTOR * (ended - began) : ended;
+	if (r < 0 || !more) {
+		if (!s->sweep.dry_run) /* a failed step is put aside, a failed slice comes again */
+			s->deadlines_off = r < 0;
+		sweep_ended(e, s, r < 0 ? r : s->sweep.step_err);
+	}
 }
 
 void schedule_tick(struct engine *e)
 {
-	for (size_t i = 0; i < e->schedulers_count; i++) {
-		struct scheduler *s = &e->schedulers[i];
-		bool more = false;
-		if (!wants_to_run(e, s))
-			continue;
-		if (!s->running)
-			start(e, s);
-		lapse_us began = clock_mono(e->clock);
-		int r = sweep_slice(&s->sweep, &more);
-		lapse_us ended = clock_mono(e->clock);
-		s->rest_until = e->crowded ? ended + REST_FACTOR * (ended - began) : ended;
-		if (r < 0 || !more)
-			sweep_ended(e, s, r);
-	}
+	for (size_t i = 0; i < e->schedulers_count; i++)
+		schedule_tick_one(e, &e->schedulers[i]);
 }
 
 lapse_us schedule_next_us(const struct engine *e)
@@ -232,6 +280,9 @@ lapse_us schedule_next_us(const struct engine *e)
 		if (wants_to_run(e, s))
 			in = 0;
 		next = in < next ? in : next;
+		lapse_ms deadline = in > 0 && !s->running ? until_deadline(e, s) : LAPSE_NEVER;
+		if (deadline < next / 1000)
+			next = deadline * 1000;
 	}
 	return next > 0 ? next : 0;
 }

@@ -12,6 +12,10 @@
  * everything between two slices.
  *
  * Sweeps asked for by hand queue up at their scheduler and run before the periodic one.
+ *
+ * Deadlines: between two periodic sweeps a scheduler whose bounds know their earliest deadline also
+ * runs at that moment, only for those bounds and without a line in the history. The periodic sweep
+ * stays as the safety net, and after a failure it is the next try.
  */
 #ifndef LAPSE_ENGINE_SCHEDULE_H
 #define LAPSE_ENGINE_SCHEDULE_H
@@ -35,6 +39,8 @@ struct scheduler_def {
 struct scheduler {
 	const struct scheduler_def *def;
 	lapse_us next_at;   /* monotonic: when the next periodic sweep is due */
+	bool has_deadlines; /* one of its bounds has */
+	bool deadlines_off; /* the last sweep failed: the next try is the periodic one */
 	struct sweep sweep; /* the one under way */
 	bool running;
 	lapse_us rest_until;  /* monotonic: no slice before */
@@ -60,6 +66,7 @@ void schedule_init(struct engine *e, const struct scheduler_def *defs);
 int schedule_load(struct engine *e, struct scheduler *s);
 void schedule_stop(struct engine *e);
 void schedule_tick(struct engine *e);
+void schedule_tick_one(struct engine *e, struct scheduler *s);
 lapse_us schedule_next_us(const struct engine *e);
 
 /* NULL where there is none of that name. */

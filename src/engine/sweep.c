@@ -134,10 +134,25 @@ static bool next_bound(struct sweep *w)
 	for (; w->bound < e->bounds_count; w->bound++) {
 		const struct bound *b = e->bounds[w->bound];
 		if (strcmp(b->scheduler, w->scheduler) == 0 && (b->paths & PATH_SWEEP) &&
+		    (!w->by_deadline || bound_has_deadline(b)) &&
 		    !guard_in_grace(e->restored_at, bound_window(b, e->settings), w->started_at))
 			return true;
 	}
 	return false;
+}
+
+/* Either way of removing; *ret_more = this bound is not done. */
+static int prune_some(struct sweep *w, struct tx *tx, lapse_us stop, int64_t *ret_n, bool *ret_more)
+{
+	const struct bound *b = w->engine->bounds[w->bound];
+	size_t n = 0;
+
+	if (b->memory)
+		return b->memory->prune(w, tx, stop, ret_n, ret_more);
+	int r = prune_batch(w, tx, b, &n);
+	*ret_n = (int64_t)n;
+	*ret_more = n == BATCH_ROWS;
+	return r;
 }
 
 static int fill_slice(struct sweep *w, struct tx *tx, int64_t pruned[BOUNDS_MAX], bool *ret_more)
@@ -146,12 +161,13 @@ static int fill_slice(struct sweep *w, struct tx *tx, int64_t pruned[BOUNDS_MAX]
 		clock_mono(w->engine->clock) + w->engine->settings->sweep_budget_ms * 1000;
 
 	while (next_bound(w)) {
-		size_t n;
-		int r = prune_batch(w, tx, w->engine->bounds[w->bound], &n);
+		int64_t n = 0;
+		bool more = false;
+		int r = prune_some(w, tx, stop, &n, &more);
 		if (r < 0)
 			return r;
-		pruned[w->bound] += (int64_t)n;
-		if (n < BATCH_ROWS) {
+		pruned[w->bound] += n;
+		if (!more) {
 			w->bound++;
 			w->after_at = INT64_MIN;
 			w->after_id = 0;

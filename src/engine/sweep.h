@@ -18,6 +18,7 @@ struct sweep {
 	struct engine *engine;
 	const char *scheduler;
 	bool dry_run;
+	bool by_deadline;    /* only the bounds that have deadlines */
 	lapse_ms started_at; /* wall clock: what is due is judged by it, so a sweep ends */
 	lapse_us started;    /* monotonic */
 	lapse_us ended;      /* monotonic, once it has */
@@ -28,6 +29,7 @@ struct sweep {
 
 	int64_t pruned[BOUNDS_MAX];
 	int64_t total;
+	int step_err; /* of a step that failed and was left for the next sweep; others went on */
 };
 
 void sweep_init(struct sweep *w, struct engine *engine, const char *scheduler, bool dry_run);

@@ -102,6 +102,13 @@ const struct token *token_check(const struct tokens *t, const char *text, lapse_
 	return CRYPTO_memcmp(hash, e->hash, HASH_DIGITS) == 0 ? &e->token : NULL;
 }
 
+const struct token *token_find(const struct tokens *t, const char *prefix)
+{
+	const struct entry *e = find(t, prefix);
+
+	return e ? &e->token : NULL;
+}
+
 #define COLUMNS "id, prefix, owner, admin, created_at, expires_at"
 static const struct db_stmt ALL = { "SELECT " COLUMNS ", hash FROM tokens" };
 static const struct db_stmt LIST = {

@@ -36,6 +36,9 @@ size_t tokens_count(const struct tokens *t);
 /* The live token with this text, or NULL. Borrowed until the next transaction commits. */
 const struct token *token_check(const struct tokens *t, const char *text, lapse_ms now);
 
+/* The token with this prefix, or NULL; who holds its secret is not asked. Borrowed as above. */
+const struct token *token_find(const struct tokens *t, const char *prefix);
+
 /* Makes one; its whole text goes to ret_text and is nowhere else. The first must be an admin's:
  * with it the tokenless trust in loopback ends. */
 int token_create(struct tx *tx, struct token *token, char ret_text[TOKEN_TEXT_MAX],

@@ -73,10 +73,13 @@ int tx_commit_start(struct tx *tx)
 		r = db_commit(tx->db);
 	if (tx->write)
 		tx->engine->store_failing = r < 0;
-	if (r < 0)
+	if (r < 0) {
 		tx_rollback(tx);
-	else if (tx->write)
+		return r;
+	}
+	if (tx->write)
 		checkpointer_release(tx->engine->checkpointer);
+	ring_hold(&tx->engine->ring);
 	return r;
 }
 
@@ -86,6 +89,7 @@ void tx_commit_finish(struct tx *tx)
 		histogram_add(&tx->engine->commit_seconds, HISTOGRAM_SECONDS,
 			      clock_mono(tx->engine->clock) - tx->commit_started);
 	run_effects(tx);
+	ring_release(&tx->engine->ring);
 	arena_done(&tx->arena);
 }
 

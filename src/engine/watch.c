@@ -7,6 +7,7 @@
 #include "store/migrate.h"
 
 #define STORE_EVERY_US INT64_C(60000000)
+#define RETRY_US INT64_C(1000000)
 #define HIGH_WATER "clock_high_water"
 
 int watch_load(struct engine *e)
@@ -83,8 +84,7 @@ lapse_us watch_next_us(const struct engine *e)
 	lapse_us in = w->store_at - clock_mono(e->clock);
 	bool news = e->guard.jumps != w->jumps || e->guard.accepts != w->accepts;
 
-	/* A failing store is tried again after a second, not at once. */
-	if (news && in < STORE_EVERY_US - 1000000)
-		return 0;
+	if (news) /* at once, but a failing store not more often than once a second */
+		in -= STORE_EVERY_US - RETRY_US;
 	return in > 0 ? in : 0;
 }

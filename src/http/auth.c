@@ -70,7 +70,7 @@ static int check_token(const struct engine *e, const struct auth_request *r, str
 	if (!t)
 		return problem_set(p, LAPSE_EUNAUTHORIZED, "Authorization",
 				   "the token is unknown, revoked or expired");
-	*ret = (struct caller){ t->owner, t->admin };
+	*ret = (struct caller){ .owner = t->owner, .admin = t->admin, .token = t };
 	return LAPSE_OK;
 }
 
@@ -86,7 +86,7 @@ static int identify(const struct engine *e, const struct auth_request *r, struct
 	int r2 = refuse_browsers(r, p);
 	if (r2 < 0)
 		return r2;
-	*ret = (struct caller){ "local", true };
+	*ret = (struct caller){ .owner = "local", .admin = true };
 	return LAPSE_OK;
 }
 
@@ -103,13 +103,14 @@ static int act_for(const struct auth_request *r, struct caller *c, struct proble
 	if (!id_is_valid(r->owner, &why))
 		return problem_set(p, LAPSE_EINVAL, "X-Lapse-Owner", "X-Lapse-Owner %s", why);
 	c->owner = r->owner;
+	c->acting = true;
 	return LAPSE_OK;
 }
 
 int auth_check(const struct engine *e, enum route_caller who, const struct auth_request *r,
 	       struct caller *ret, struct problem *p)
 {
-	struct caller c = { "", false };
+	struct caller c = { .owner = "" };
 
 	if (who == CALLER_PUBLIC || (who == CALLER_METRICS && r->loopback)) {
 		*ret = c;

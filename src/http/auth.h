@@ -21,6 +21,8 @@ struct auth_request {
 struct caller {
 	const char *owner; /* borrowed from the token or the request */
 	bool admin;
+	bool acting;               /* an admin for somebody else */
+	const struct token *token; /* borrowed; NULL = trusted without one */
 };
 
 /* Whether the caller may use the route. On success *ret is who it is; a public route's caller may

@@ -87,21 +87,18 @@ static void write_parameters(struct buf *out, const struct route *r)
 		};
 		write_parameter(out, key.name, strlen(key.name), "header", &key);
 	}
+	if (r->flags & ROUTE_STREAM) {
+		static const struct json_field last = {
+			"Last-Event-ID",         FIELD_TEXT, false, 0, ID_TEXT_LEN, ID_TEXT_LEN,
+			"go on after this event"
+		};
+		write_parameter(out, last.name, strlen(last.name), "header", &last);
+	}
 	json_end(out, ']');
 }
 
-static void write_body(struct buf *out, const struct route *r)
+static void write_object(struct buf *out, const struct route *r)
 {
-	if (r->body == BODY_NONE)
-		return;
-	json_key(out, "requestBody");
-	json_begin(out, '{');
-	json_put_bool(out, "required", r->body == BODY_JSON);
-	json_key(out, "content");
-	json_begin(out, '{');
-	json_key(out, "application/json");
-	json_begin(out, '{');
-	json_key(out, "schema");
 	json_begin(out, '{');
 	json_put_text(out, "type", "object");
 	json_put_bool(out, "additionalProperties", false);
@@ -117,7 +114,31 @@ static void write_body(struct buf *out, const struct route *r)
 		json_key(out, f->name);
 		write_schema(out, f);
 	}
-	for (int i = 0; i < 5; i++)
+	json_end(out, '}');
+	json_end(out, '}');
+}
+
+static void write_body(struct buf *out, const struct route *r)
+{
+	if (r->body == BODY_NONE)
+		return;
+	json_key(out, "requestBody");
+	json_begin(out, '{');
+	json_put_bool(out, "required", r->body != BODY_OPTIONAL);
+	json_key(out, "content");
+	json_begin(out, '{');
+	if (r->body == BODY_MANY)
+		json_put_raw(out, "text/csv", "{\"schema\":{\"type\":\"string\"}}");
+	json_key(out, "application/json");
+	json_begin(out, '{');
+	json_key(out, "schema");
+	if (r->body == BODY_MANY) {
+		json_begin(out, '{');
+		json_put_text(out, "type", "array");
+		json_key(out, "items");
+	}
+	write_object(out, r);
+	for (int i = r->body == BODY_MANY ? -1 : 0; i < 3; i++)
 		json_end(out, '}');
 }
 
@@ -130,6 +151,9 @@ static void write_responses(struct buf *out, const struct route *r)
 	json_key(out, created ? "201" : "200");
 	json_begin(out, '{');
 	json_put_text(out, "description", "done");
+	if (r->flags & ROUTE_STREAM)
+		json_put_raw(out, "content",
+			     "{\"text/event-stream\":{\"schema\":{\"type\":\"string\"}}}");
 	if (r->reply) {
 		json_key(out, "content");
 		json_begin(out, '{');

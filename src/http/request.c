@@ -10,10 +10,14 @@
 #include "http/auth.h"
 #include "http/reply.h"
 #include "http/server.h"
+#include "http/stream.h"
 
 /* A body that goes on after its limit is read and dropped up to here, so that the client gets its
  * 413; after that the connection is closed. */
 #define DROPPED_MAX_BYTES (INT64_C(8) << 20)
+
+/* Requests kept for the next ones: large blocks are what malloc is slow at. */
+#define SPARE_REQUESTS 64
 
 static const char *header(const struct request *r, const char *name)
 {
@@ -91,6 +95,11 @@ static int authenticate(struct request *r, bool forwarded)
 		return err;
 	r->call.owner = arena_strdup(&r->call.arena, caller.owner);
 	r->call.admin = caller.admin;
+	r->acting = caller.acting;
+	if (caller.token) {
+		r->token = arena_strdup(&r->call.arena, caller.token->prefix);
+		r->token_id = caller.token->id;
+	}
 	return LAPSE_OK;
 }
 
@@ -197,8 +206,11 @@ static int read_head(struct request *r, const char *method)
 struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *url,
 			    const char *method)
 {
-	struct request *r = mem_alloc(sizeof(*r));
+	struct list *spare = list_shift(&s->spare);
+	struct request *r =
+		spare ? CONTAINER_OF(spare, struct request, link) : mem_alloc(sizeof(*r));
 
+	s->spare_count -= spare != NULL;
 	memset(r, 0, offsetof(struct request, call.arena));
 	arena_init(&r->call.arena);
 	memset((char *)r + offsetof(struct request, call.owner), 0,
@@ -211,7 +223,7 @@ struct request *request_new(struct server *s, struct MHD_Connection *mhd, const 
 	r->call.owner = "";
 	list_init(&r->link);
 	list_init(&r->waiter.link);
-	snprintf(r->method, sizeof(r->method), "%s", method);
+	memccpy(r->method, method, '\0', sizeof(r->method) - 1); /* cleared above, so it ends */
 	r->path = arena_strdup(&r->call.arena, url);
 	r->call.if_match = header(r, "If-Match");
 	r->err = read_head(r, method);
@@ -222,12 +234,18 @@ void request_free(struct request *r)
 {
 	assert(r->magic == REQUEST_MAGIC && r->state != REQUEST_WAITING);
 	r->magic = 0;
+	stream_free(r->stream);
 	json_decref(r->call.body);
 	buf_done(&r->call.reply);
 	buf_done(&r->call.kept);
 	buf_done(&r->body);
 	arena_done(&r->call.arena);
-	free(r);
+	if (r->server->spare_count < SPARE_REQUESTS) {
+		r->server->spare_count++;
+		list_append(&r->server->spare, &r->link);
+	} else {
+		free(r);
+	}
 }
 
 bool request_receive(struct request *r, const char *data, size_t n)
@@ -247,36 +265,59 @@ bool request_receive(struct request *r, const char *data, size_t n)
 	return r->dropped <= DROPPED_MAX_BYTES;
 }
 
-static bool is_json(const char *content_type)
+static bool is_type(const char *content_type, const char *wanted)
 {
-	static const char json[] = "application/json";
+	size_t n = strlen(wanted);
 
-	if (!content_type || strncasecmp(content_type, json, sizeof(json) - 1) != 0)
+	if (!content_type || strncasecmp(content_type, wanted, n) != 0)
 		return false;
-	return strchr("; \t", content_type[sizeof(json) - 1]) != NULL;
+	return strchr("; \t", content_type[n]) != NULL;
 }
 
-static int decode_body(struct request *r)
+/* Whether the body may be there, or may not, and is of a kind the route takes. */
+static int check_body(struct request *r)
 {
 	struct problem *p = &r->call.problem;
+	enum route_body kind = r->route->body;
 
 	if (r->body.len == 0)
-		return r->route->body == BODY_JSON
-			       ? problem_set(p, LAPSE_EINVAL, "body", "a JSON object is required")
+		return kind == BODY_JSON || kind == BODY_MANY
+			       ? problem_set(p, LAPSE_EINVAL, "body", "%s is required",
+					     kind == BODY_JSON ? "a JSON object"
+							       : "a JSON array, or CSV,")
 			       : LAPSE_OK;
-	if (r->route->body == BODY_NONE)
+	if (kind == BODY_NONE)
 		return problem_set(p, LAPSE_EINVAL, "body", "this route takes no body");
-	if (!is_json(header(r, "Content-Type")))
+	const char *type = header(r, "Content-Type");
+	r->call.is_csv = kind == BODY_MANY && is_type(type, "text/csv");
+	if (!r->call.is_csv && !is_type(type, "application/json"))
 		return problem_set(p, LAPSE_EMEDIATYPE, "Content-Type",
-				   "Content-Type must be application/json");
-	return json_parse_object(r->body.data, r->body.len, &r->call.body, p);
+				   "Content-Type must be application/json%s",
+				   kind == BODY_MANY ? " or text/csv" : "");
+	r->call.is_array = kind == BODY_MANY;
+	r->call.text = r->body.data;
+	r->call.text_len = r->body.len;
+	return LAPSE_OK;
+}
+
+static bool answer_quickly(struct request *r)
+{
+	struct call *c = &r->call;
+
+	return r->route->quick && c->text && !r->has_key && r->route->quick(c) == LAPSE_OK;
 }
 
 void request_complete(struct request *r)
 {
 	r->complete = clock_mono(r->server->engine->clock);
 	if (r->err == LAPSE_OK)
-		r->err = decode_body(r);
+		r->err = check_body(r);
+	if (r->err == LAPSE_OK && answer_quickly(r)) {
+		r->state = REQUEST_ANSWERED;
+		return;
+	}
+	if (r->err == LAPSE_OK && r->call.text && !r->call.is_csv)
+		r->err = call_parse(&r->call);
 	if (r->err == LAPSE_OK && r->has_key)
 		idempotency_hash(&r->idempotency, r->method, r->path, buf_text(&r->body),
 				 r->body.len);
@@ -328,8 +369,32 @@ static void add_headers(struct request *r, struct MHD_Response *m, int status)
 	}
 }
 
+/* One response for all: nothing is allocated for it. */
+static enum MHD_Result send_ok(struct request *r)
+{
+	struct server *s = r->server;
+
+	if (!s->ok) {
+		s->ok = MHD_create_response_from_buffer(sizeof(CALL_OK_TEXT) - 1,
+							(void *)(uintptr_t)CALL_OK_TEXT,
+							MHD_RESPMEM_PERSISTENT);
+		if (!s->ok)
+			return MHD_NO;
+		MHD_add_response_header(s->ok, "Content-Type", "application/json");
+	}
+	server_count_reply(s, r, 200);
+	return MHD_queue_response(r->mhd, 200, s->ok);
+}
+
 enum MHD_Result request_send(struct request *r)
 {
+	if (r->stream && r->err == LAPSE_OK)
+		return stream_send(r);
+	if (r->call.plain_ok && r->err == LAPSE_OK) {
+		if (!r->close_after && !r->call.stopping)
+			return send_ok(r);
+		buf_puts(&r->call.reply, CALL_OK_TEXT);
+	}
 	const char *type = r->call.content_type ? r->call.content_type : "application/json";
 	int status = r->err < 0 ? write_error(r, &type) : r->call.status;
 	size_t n = r->call.reply.len;

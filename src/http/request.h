@@ -6,7 +6,8 @@
  * RECEIVING belongs to libmicrohttpd; when the body is complete the connection is suspended and the
  * request QUEUED for the next turn (http/turn.c). A handler that waits makes it WAITING: parked on
  * a key, awaiting a wake(), or on a worker thread. ANSWERED resumes the connection, and
- * libmicrohttpd takes the reply.
+ * libmicrohttpd takes the reply. What a route's quick handler can answer goes from RECEIVING to
+ * ANSWERED at once.
  */
 #ifndef LAPSE_HTTP_REQUEST_H
 #define LAPSE_HTTP_REQUEST_H
@@ -54,6 +55,12 @@ struct request {
 
 	struct idempotency idempotency;
 	bool has_key, replayed;
+
+	/* For streams, which outlive the moment their caller was checked. */
+	const char *token; /* its prefix; NULL = trusted without one */
+	int64_t token_id;
+	bool acting;           /* an admin for somebody else */
+	struct stream *stream; /* the reply, when a handler has opened one (http/stream.h) */
 };
 
 static inline struct request *request_of_call(const struct call *c)
@@ -72,7 +79,8 @@ void request_free(struct request *r);
 /* A piece of the body. False = stop reading, close the connection. */
 bool request_receive(struct request *r, const char *data, size_t n);
 
-/* The body is complete: decodes it. Errors are kept in r->err. */
+/* The body is complete: tries the quick way, which makes it ANSWERED, or decodes it. Errors are
+ * kept in r->err. */
 void request_complete(struct request *r);
 
 /* Gives the reply to libmicrohttpd. */

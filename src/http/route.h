@@ -22,6 +22,7 @@ enum route_body {
 	BODY_NONE,     /* a body is an error */
 	BODY_JSON,     /* an object is required */
 	BODY_OPTIONAL, /* an object, or nothing */
+	BODY_MANY,     /* an array of objects, or lines of CSV */
 };
 
 enum route_tx { TX_NONE, TX_READ, TX_WRITE };
@@ -29,6 +30,7 @@ enum route_tx { TX_NONE, TX_READ, TX_WRITE };
 enum {
 	ROUTE_CREATES = 1, /* honours Idempotency-Key */
 	ROUTE_ETAG = 2,    /* answers one mutable resource */
+	ROUTE_STREAM = 8,  /* answers server-sent events */
 	ROUTE_CLEAN = 4,   /* fails only before its first write: needs no savepoint */
 };
 
@@ -43,6 +45,10 @@ struct route {
 	const struct json_field *fields; /* of the body */
 	const struct shape *reply;       /* NULL = not JSON, or described elsewhere */
 	const char *summary;
+
+	/* Tried first, at once and without a transaction: for what needs the memory only. It gives
+	 * LAPSE_OK or CALL_NEEDS_TX, never an error. NULL = there is no such way. */
+	call_fn *quick;
 };
 
 extern const struct route ROUTES[];

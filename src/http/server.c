@@ -9,6 +9,7 @@
 
 #include "http/park.h"
 #include "http/request.h"
+#include "http/stream.h"
 #include "http/turn.h"
 
 #define SPARE_CONNECTIONS 64 /* beyond ours, so that a client too many gets 503 and not silence */
@@ -24,6 +25,7 @@ struct connection {
 	struct MHD_Connection *mhd;
 	lapse_us since;
 	bool over_limit;
+	bool asking; /* a request line has come since */
 };
 
 static lapse_us now_us(const struct server *s)
@@ -35,6 +37,7 @@ static lapse_us now_us(const struct server *s)
 
 static void await_request(struct connection *c)
 {
+	c->asking = false;
 	c->since = now_us(c->server);
 	list_remove(&c->link);
 	list_append(&c->server->connections, &c->link);
@@ -70,6 +73,15 @@ static struct connection *connection_of(struct MHD_Connection *mhd)
 	return info->socket_context;
 }
 
+/* The request line is there; the rest may be long in coming. */
+static void *on_request_line(void *arg, const char *line, struct MHD_Connection *mhd)
+{
+	(void)arg;
+	(void)line;
+	connection_of(mhd)->asking = true;
+	return NULL;
+}
+
 static void say_timeout(const struct connection *c, int fd)
 {
 	static const char text[] = "HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n"
@@ -77,9 +89,9 @@ static void say_timeout(const struct connection *c, int fd)
 				   "{\"error\":{\"code\":\"timeout\",\"message\":\"the request was "
 				   "not complete in time\"}}\n\n";
 
-	/* Nothing has been sent on this connection for the request, so this is the whole answer.
-	 * An idle one gets it too and drops it with the connection. */
-	if (!c->server->tls)
+	/* Nothing has been sent on this connection for the request, so this is the whole answer. An
+	 * idle one just ends: its client would take this for the answer to its next request. */
+	if (c->asking && !c->server->tls)
 		send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -119,7 +131,7 @@ static enum MHD_Result complete_request(struct server *s, struct request *r)
 	s->busy++;
 	r->counted = true;
 	request_complete(r);
-	if (r->err < 0) {
+	if (r->err < 0 || r->state == REQUEST_ANSWERED) {
 		r->state = REQUEST_ANSWERED;
 		return request_send(r);
 	}
@@ -263,9 +275,9 @@ static struct MHD_Daemon *start_mhd(struct server *s, const struct server_config
 	return MHD_start_daemon(
 		flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_mhd_log, s,
 		MHD_OPTION_LISTEN_SOCKET, config->fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-		s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_UNESCAPE_CALLBACK,
-		keep_escapes, s, MHD_OPTION_CONNECTION_LIMIT,
-		(unsigned)(set->connections_max + SPARE_CONNECTIONS),
+		s, MHD_OPTION_URI_LOG_CALLBACK, on_request_line, s, MHD_OPTION_NOTIFY_COMPLETED,
+		on_completed, s, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, s,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned)(set->connections_max + SPARE_CONNECTIONS),
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(set->headers_max_bytes + HEADER_ROOM),
 		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 }
@@ -277,6 +289,7 @@ int server_start(struct server *s, const struct server_config *config, struct pr
 			      .tls = config->tls_cert != NULL };
 	list_init(&s->queue);
 	list_init(&s->waiting);
+	list_init(&s->spare);
 	list_init(&s->connections);
 	s->mhd = start_mhd(s, config);
 	if (!s->mhd)
@@ -286,6 +299,7 @@ int server_start(struct server *s, const struct server_config *config, struct pr
 	const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_EPOLL_FD);
 	uv_timer_init(s->loop, &s->timer);
 	turn_init(s);
+	streams_init(s);
 	uv_poll_init(s->loop, &s->poll, info->epoll_fd);
 	uv_poll_start(&s->poll, UV_READABLE, on_readable);
 	return LAPSE_OK;
@@ -299,12 +313,14 @@ void server_quiesce(struct server *s)
 		close(fd);
 	s->stopping = true;
 	park_wake_all(s);
+	streams_end(s);
 	server_kick(s);
 }
 
 bool server_is_idle(const struct server *s)
 {
-	return s->busy == 0 && !s->syncing && list_empty(&s->queue) && list_empty(&s->waiting);
+	return s->busy == 0 && !s->syncing && streams_are_idle(s) && list_empty(&s->queue) &&
+	       list_empty(&s->waiting);
 }
 
 void server_stop(struct server *s)
@@ -315,6 +331,11 @@ void server_stop(struct server *s)
 	uv_close((uv_handle_t *)&s->timer, NULL);
 	turn_done(s);
 	MHD_stop_daemon(s->mhd);
+	if (s->ok)
+		MHD_destroy_response(s->ok);
+	for (struct list *l; (l = list_shift(&s->spare));)
+		free(CONTAINER_OF(l, struct request, link));
+	streams_done(s);
 	s->mhd = NULL;
 }
 
@@ -375,6 +396,7 @@ void server_write_metrics(const struct server *s, struct buf *out)
 	write_route_metrics(s, METRIC_HTTP_SECONDS, out);
 	metrics_family(out, METRIC_HTTP_CONNECTIONS);
 	metrics_sample(out, METRIC_HTTP_CONNECTIONS, "", s->connections_count);
+	streams_write_metrics(s, out);
 	metrics_family(out, METRIC_COMMIT_BATCH);
 	metrics_histogram(out, METRIC_COMMIT_BATCH, "", HISTOGRAM_REQUESTS, &s->commit_batch);
 	metrics_family(out, METRIC_BUILD_INFO);

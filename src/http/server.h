@@ -54,6 +54,12 @@ struct server {
 	int64_t connections_count;
 	int64_t busy; /* requests complete and not answered to the end */
 
+	struct streams *streams;
+	struct list spare; /* requests to be used again */
+	int spare_count;
+	struct MHD_Response
+		*ok; /* CALL_OK_TEXT, shared by all who answer it; NULL = not yet made */
+
 	struct histogram commit_batch;
 	struct route_stats stats[ROUTES_MAX + 1]; /* the last row: requests without a route */
 };

@@ -61,6 +61,16 @@ static const struct shape INBOX = { "Inbox", FIELDS(
 	NULLABLE("oldest_unread_age_sec", SHAPE_INT)) };
 const struct shape SHAPE_INBOX_PAGE = { "InboxPage", FIELDS(PAGE(&INBOX)) };
 
+const struct shape SHAPE_AGENT = { "Agent", FIELDS(
+	TEXT("agent_id"), TEXT("cluster_id"), TIME("first_seen"), TIME("last_seen"),
+	{ "capabilities", SHAPE_TEXTS, 0, NULL }, TEXT("state")) };
+const struct shape SHAPE_AGENT_PAGE = { "AgentPage", FIELDS(PAGE(&SHAPE_AGENT)) };
+const struct shape SHAPE_ACCEPTED = { "Accepted", FIELDS(INT("accepted")) };
+const struct shape SHAPE_DELETED = { "Deleted", FIELDS(TEXT("agent_id"), BOOL("deleted")) };
+static const struct shape CAPABILITY = { "Capability", FIELDS(
+	TEXT("capability"), INT("count"), { "agents", SHAPE_TEXTS, 0, NULL }) };
+const struct shape SHAPE_CAPABILITY_PAGE = { "CapabilityPage", FIELDS(PAGE(&CAPABILITY)) };
+
 static const struct shape BOUND = { "Bound", FIELDS(
 	TEXT("table"), TEXT("scheduler"), TEXT("bounded_by"), TEXT("due_when"),
 	NULLABLE("window_ms", SHAPE_INT), { "paths", SHAPE_TEXTS, 0, NULL }, TEXT("safety_rule"),

@@ -4,14 +4,9 @@
 #include "message/message.h"
 
 #define CONTENT_MAX (INT64_C(64) << 20) /* the body's own limit comes first */
-#define TYPE_MAX 64
-#define RECIPIENTS_MAX 1000
-#define IDS_MAX 1000
 #define WAIT_MAX_MS 60000
 #define VISIBILITY_DEFAULT_MS 30000
-#define VISIBILITY_MAX_MS 43200000 /* 12 h */
 #define CLAIM_DEFAULT 10
-#define MARK_A_TURN 500 /* rows a turn marks as read, so that others get theirs */
 
 /* The part that all messages of a broadcast share. */
 static void write_shared(struct buf *out, const struct message *m)
@@ -83,7 +78,7 @@ struct send_body {
 		  false,                                                                           \
 		  offsetof(struct send_body, type),                                                \
 		  1,                                                                               \
-		  TYPE_MAX,                                                                        \
+		  MESSAGE_TYPE_MAX,                                                                \
 		  "what kind of message it is (default text)" },                                   \
 	{                                                                                          \
 		"metadata", FIELD_OBJECT, false, offsetof(struct send_body, metadata), 0, 0,       \
@@ -93,7 +88,7 @@ struct send_body {
 const struct json_field MESSAGE_SEND_BODY[] = { SEND_FIELDS, { 0 } };
 
 const struct json_field MESSAGE_BROADCAST_BODY[] = {
-	{ "to", FIELD_IDS, true, offsetof(struct send_body, to), 1, RECIPIENTS_MAX,
+	{ "to", FIELD_IDS, true, offsetof(struct send_body, to), 1, MESSAGE_RECIPIENTS_MAX,
 	  "the agents that get it" },
 	SEND_FIELDS,
 	{ 0 },
@@ -294,7 +289,7 @@ struct read_many_body {
 };
 
 const struct json_field MESSAGE_READ_MANY_BODY[] = {
-	{ "ids", FIELD_HEXES, false, offsetof(struct read_many_body, ids), 1, IDS_MAX,
+	{ "ids", FIELD_HEXES, false, offsetof(struct read_many_body, ids), 1, MESSAGE_IDS_MAX,
 	  "the messages" },
 	{ "before", FIELD_TIME, false, offsetof(struct read_many_body, before), 0, 0,
 	  "all that were sent before this time" },
@@ -331,11 +326,12 @@ int message_api_read_many(struct call *c)
 	if (body.ids)
 		r = mark_ids(c, agent, body.ids, &count);
 	else
-		r = message_mark_before(c->tx, c->owner, agent, body.before, MARK_A_TURN, &count);
+		r = message_mark_before(c->tx, c->owner, agent, body.before, MESSAGE_MARK_A_TURN,
+					&count);
 	if (r < 0)
 		return r;
 	*total += count;
-	if (!body.ids && count == MARK_A_TURN)
+	if (!body.ids && count == MESSAGE_MARK_A_TURN)
 		return CALL_AGAIN;
 	json_begin(&c->reply, '{');
 	json_put_int(&c->reply, "count", *total);
@@ -353,7 +349,7 @@ const struct json_field MESSAGE_CLAIM_BODY[] = {
 	{ "limit", FIELD_INT, false, offsetof(struct claim_body, limit), 1, LIMIT_MAX,
 	  "messages at most (default 10)" },
 	{ "visibility_ms", FIELD_INT, false, offsetof(struct claim_body, visibility_ms), 1,
-	  VISIBILITY_MAX_MS, "how long they are leased (default 30000)" },
+	  MESSAGE_VISIBILITY_MAX_MS, "how long they are leased (default 30000)" },
 	{ "wait_ms", FIELD_INT, false, offsetof(struct claim_body, wait_ms), 0, WAIT_MAX_MS,
 	  "wait so long for a message when there is none" },
 	{ 0 },

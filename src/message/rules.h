@@ -7,6 +7,13 @@
 
 #include "base/clock.h"
 
+/* Limits of what callers give, whichever way they come. */
+#define MESSAGE_TYPE_MAX 64                /* bytes */
+#define MESSAGE_RECIPIENTS_MAX 1000        /* of a broadcast */
+#define MESSAGE_IDS_MAX 1000               /* marked as read by name */
+#define MESSAGE_VISIBILITY_MAX_MS 43200000 /* of a claim: 12 h */
+#define MESSAGE_MARK_A_TURN 500            /* rows marked as read in one transaction */
+
 enum message_verdict { MESSAGE_LIVE, MESSAGE_DUE };
 
 /* Due = read, and more than `ttl` old. An unread message is live at any age. */

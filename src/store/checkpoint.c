@@ -25,7 +25,7 @@ struct checkpointer {
 
 	pthread_mutex_t gate; /* held by a write transaction, or by a hard checkpoint */
 	struct db *db;        /* the thread's own */
-	lapse_us hard_at; /* monotonic: no hard checkpoint before */
+	lapse_us hard_at;     /* monotonic: no hard checkpoint before */
 	int64_t max_bytes;
 };
 

@@ -417,3 +417,12 @@ def test_there_is_no_cors(shared):
     for method in ("GET", "OPTIONS"):
         answer = shared.client().request(method, SEND, headers={"Access-Control-Request-Method": "POST"})
         assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+
+
+def test_an_idle_connection_ends_without_a_word(start):
+    """Its client would take a 408 for the answer to the next request."""
+    daemon = start(request_timeout_ms=200)
+    with daemon.raw() as connection:
+        connection.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.answer("GET").status == 200
+        assert connection.answer_or_none() is None

@@ -51,6 +51,7 @@ def stub():
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
+    server.is_over = True
     server.shutdown()
     thread.join()
     server.server_close()

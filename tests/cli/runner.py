@@ -4,6 +4,7 @@
 The binaries are $LAPSE and $LAPSED, or those of build-dev/.
 """
 import fcntl
+import glob
 import json
 import os
 import pathlib
@@ -37,6 +38,17 @@ def catches_interrupt(process):
             return
         time.sleep(0.01)
     raise AssertionError("never caught SIGINT")
+
+
+def wall_clock_from(path):
+    """The environment of a daemon whose wall clock, and only that, is moved by the file ("+2d").
+
+    None without libfaketime. A sanitizer's runtime, when the binary has one, must come first."""
+    found = sorted(glob.glob("/usr/lib/*/faketime/libfaketime.so.1"))
+    linked = subprocess.run(["ldd", LAPSED], capture_output=True, text=True, check=True).stdout
+    first = [line.split("=>")[1].split()[0] for line in linked.splitlines() if "libasan" in line]
+    return found and {"LD_PRELOAD": ":".join(first + found[:1]), "FAKETIME_TIMESTAMP_FILE": str(path),
+                      "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"} or None
 
 
 class Ran:
@@ -103,14 +115,14 @@ class Lapse:
 class Daemon:
     """One lapsed with its own data directory."""
 
-    def __init__(self, data_dir, listen="127.0.0.1:0", **settings):
+    def __init__(self, data_dir, listen="127.0.0.1:0", env=None, **settings):
         words = [LAPSED, "--data-dir", str(data_dir), "--listen", listen]
         for name, value in settings.items():
             words += ["--" + name.replace("_", "-"), str(value)]
         self.data_dir = pathlib.Path(data_dir)
         self.log = open(f"{data_dir}.log", "ab")
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=self.log,
-                                        env=clean_environment())
+                                        env=clean_environment(**(env or {})))
         assert select.select([self.process.stdout], [], [], LIMIT_S)[0], "not ready in time"
         line = self.process.stdout.readline().decode()
         assert line.startswith("lapsed ready on "), \

@@ -61,6 +61,19 @@ def commands():
     (["token", "create", "--owner", "x", "--ttl", "forever"], "--ttl must be a duration"),
     (["restore", "file"], "--data-dir DIR is missing"),
     (["restore", "--data-dir", "d"], "FILE is missing"),
+    (["agents", "nonsense"], "unexpected argument 'nonsense'"),
+    (["agents", "show"], "AGENT is missing"),
+    (["agents", "--cluster", "x", "show", "a"], "unknown option '--cluster'"),
+    (["agents", "show", "a", "--cluster", "x"], "unknown option '--cluster'"),
+    (["agents", "show", "show", "show"], "unexpected argument 'show'"),
+    (["heartbeat", "a"], "--cluster NAME is missing"),
+    (["heartbeat", "--cluster", "x"], "AGENT is missing"),
+    (["heartbeat", "a", "--cluster", b"\xff"], "--cluster is not UTF-8"),
+    (["heartbeat", "a", "--cluster", "x", "--capability", b"\xff"], "--capability is not UTF-8"),
+    (["agents", "--cluster", "a", "--cluster", "b"], "--cluster is given twice"),
+    (["clock", "nonsense"], "unexpected argument 'nonsense'"),
+    (["events", "x"], "unexpected argument 'x'"),
+    (["help", "agents", "nonsense"], "unknown command 'agents nonsense'"),
     (["help", "nonsense"], "unknown command 'nonsense'"),
     (["help", "hold", "nonsense"], "unknown command 'hold nonsense'"),
     (["matrix", "--owner", "a/b"], "--owner"),
@@ -88,14 +101,21 @@ def test_help_of_every_command(name):
 
 
 def test_every_command_of_the_contract_is_there():
-    assert commands() == ["status", "matrix", "send", "inbox", "read", "sweep", "hold place", "hold ls",
-                          "hold rm", "token create", "token ls", "token revoke", "config", "backup",
+    assert commands() == ["status", "matrix", "top", "events", "agents", "agents show", "agents rm", "heartbeat",
+                          "capabilities", "send", "inbox", "read", "sweep", "clock", "clock accept", "hold place",
+                          "hold ls", "hold rm", "token create", "token ls", "token revoke", "config", "backup",
                           "restore", "help", "version"]
 
 
 def test_help_of_a_group():
     assert run("hold", "--help").out == run("help", "hold").out
     assert "hold place" in run("help", "hold").out and "token ls" not in run("help", "hold").out
+
+
+def test_help_of_a_command_that_is_a_group_too():
+    shown = run("help", "agents").out
+    assert shown.startswith("usage: lapse agents [") and "agents show" in shown and "agents rm" in shown
+    assert run("agents", "show", "--help").out.startswith("usage: lapse agents show AGENT\n")
 
 
 def test_help_and_version_alone():

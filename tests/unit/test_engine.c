@@ -9,6 +9,7 @@
 
 #include "engine/hold.h"
 #include "message/rules.h"
+#include "store/migrate.h"
 #include "unit.h"
 
 #define DAY INT64_C(86400000)
@@ -153,7 +154,7 @@ static void a_failed_open_leaves_nothing_locked(void **state)
 	assert_non_null(strstr(p.message, "4711"));
 	path_join(path, w->dir, DATADIR_DATABASE);
 	assert_int_equal(sqlite3_open(path, &w->side), SQLITE_OK);
-	side_run(w, "UPDATE meta SET value = 1 WHERE key = 'schema_version'");
+	side_run(w, "UPDATE meta SET value = %d WHERE key = 'schema_version'", migrate_newest());
 	sqlite3_close(w->side);
 	world_open(w);
 	send_message(w, "o", "a");

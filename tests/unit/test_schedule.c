@@ -353,7 +353,16 @@ static void unknown_schedulers_are_not_found(void **state)
 	assert_non_null(schedule_find(&w->engine, "housekeeping"));
 }
 
-#define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
+/* All schedulers have the interval of the one that is looked at. */
+static int setup(void **state)
+{
+	world_setup(state);
+	((struct world *)*state)->settings.agent_sweep_ms = MINUTE;
+	world_reopen(*state);
+	return 0;
+}
+
+#define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, setup, world_teardown)
 
 int main(void)
 {

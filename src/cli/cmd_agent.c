@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The fleet: agents, heartbeat, capabilities. */
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/show.h"
+
+static const struct column AGENT_COLUMNS[] = {
+	{ "AGENT", "agent_id", CELL_TEXT },
+	{ "CLUSTER", "cluster_id", CELL_TEXT },
+	{ "STATE", "state", CELL_STATE },
+	{ "LAST SEEN", "last_seen", CELL_AGE },
+	{ "FIRST SEEN", "first_seen", CELL_AGE },
+	{ "CAPABILITIES", "capabilities", CELL_TEXTS },
+	{ 0 },
+};
+
+/* A list of agents, from a route that gives one. */
+static enum outcome list_agents(struct cli *cli, const struct request *request)
+{
+	struct answer CLEANUP(answer_done) answer = { 0 };
+
+	enum outcome r = client_list(cli, request, &answer);
+	if (r == OUTCOME_OK && !show_json(cli, &answer))
+		show_rows(cli, json_object_get(answer.json, "data"), AGENT_COLUMNS, "no agents");
+	return r;
+}
+
+enum outcome cmd_agents(struct cli *cli)
+{
+	const struct args *args = &cli->args;
+	struct request CLEANUP(request_done) request = { .method = "GET", .path = "/v1/agents" };
+
+	if (args_has(args, OPT_CLUSTER))
+		request_query(&request, "cluster_id", args->text[OPT_CLUSTER]);
+	if (args_has(args, OPT_CAPABILITY))
+		request_query(&request, "capability", args->text[OPT_CAPABILITY]);
+	return list_agents(cli, &request);
+}
+
+enum outcome cmd_agents_show(struct cli *cli)
+{
+	static const struct column columns[] = {
+		{ "agent", "agent_id", CELL_TEXT },
+		{ "cluster", "cluster_id", CELL_TEXT },
+		{ "state", "state", CELL_STATE },
+		{ "last seen", "last_seen", CELL_TIME },
+		{ "first seen", "first_seen", CELL_TIME },
+		{ "capabilities", "capabilities", CELL_TEXTS },
+		{ 0 },
+	};
+	struct answer CLEANUP(answer_done) answer = { 0 };
+	struct request request = { .method = "GET",
+				   .path = "/v1/agents/%",
+				   .segments = { cli->args.operands[0] } };
+
+	enum outcome r = client_call(cli, &request, &answer);
+	if (r == OUTCOME_OK && !show_json(cli, &answer))
+		show_fields(cli, answer.json, columns);
+	return r;
+}
+
+enum outcome cmd_agents_rm(struct cli *cli)
+{
+	struct answer CLEANUP(answer_done) answer = { 0 };
+	struct buf CLEANUP(buf_done) agent = { 0 };
+	struct request request = { .method = "DELETE",
+				   .path = "/v1/agents/%",
+				   .segments = { cli->args.operands[0] } };
+
+	enum outcome r = client_call(cli, &request, &answer);
+	if (r != OUTCOME_OK || show_json(cli, &answer))
+		return r;
+	show_value(cli, json_object_get(answer.json, "agent_id"), CELL_TEXT, &agent);
+	printf("%s is removed\n", buf_text(&agent));
+	return OUTCOME_OK;
+}
+
+static enum outcome make_heartbeat(const struct cli *cli, json_t *body)
+{
+	const struct args *args = &cli->args;
+	json_t *capabilities = json_array();
+	int bad = 0;
+
+	for (size_t i = 0; i < args->times[OPT_OWN_CAPABILITY]; i++)
+		bad |= json_array_append_new(capabilities,
+					     json_string(args->lists[OPT_OWN_CAPABILITY][i]));
+	if (args_has(args, OPT_OWN_CAPABILITY))
+		json_object_set(body, "capabilities", capabilities);
+	json_decref(capabilities);
+	if (bad)
+		return cli_usage(cli, "--capability is not UTF-8 text");
+	if (json_object_set_new(body, "cluster_id", json_string(args->text[OPT_OWN_CLUSTER])) < 0)
+		return cli_usage(cli, "--cluster is not UTF-8 text");
+	return OUTCOME_OK;
+}
+
+enum outcome cmd_heartbeat(struct cli *cli)
+{
+	json_t *CLEANUP(json_freep) body = json_object();
+	struct answer CLEANUP(answer_done) answer = { 0 };
+	struct request request = { .method = "POST",
+				   .path = "/v1/agents/%/heartbeat",
+				   .segments = { cli->args.operands[0] },
+				   .body = body,
+				   .repeatable = true };
+
+	enum outcome r = make_heartbeat(cli, body);
+	if (r == OUTCOME_OK)
+		r = client_call(cli, &request, &answer);
+	if (r == OUTCOME_OK)
+		show_json(cli, &answer);
+	return r;
+}
+
+enum outcome cmd_capabilities(struct cli *cli)
+{
+	static const struct column columns[] = {
+		{ "CAPABILITY", "capability", CELL_TEXT },
+		{ "COUNT", "count", CELL_COUNT },
+		{ "AGENTS", "agents", CELL_TEXTS },
+		{ 0 },
+	};
+	struct answer CLEANUP(answer_done) answer = { 0 };
+
+	if (cli->args.operand_count > 0)
+		return list_agents(cli, &(struct request){ .method = "GET",
+							   .path = "/v1/capabilities/%",
+							   .segments = { cli->args.operands[0] } });
+	enum outcome r = client_list(
+		cli, &(struct request){ .method = "GET", .path = "/v1/capabilities" }, &answer);
+	if (r == OUTCOME_OK && !show_json(cli, &answer))
+		show_rows(cli, json_object_get(answer.json, "data"), columns, "no capabilities");
+	return r;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/event.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "cli/show.h"
+
+#define KIND_COLUMNS 18 /* most kinds; a longer one pushes its fields to the right */
+#define ITEMS_MAX 3     /* shown of an array */
+
+json_t *event_object(const struct sse_event *event)
+{
+	json_t *CLEANUP(json_freep) data =
+		json_loadb(event->data, event->data_len, JSON_ALLOW_NUL, NULL);
+	json_t *all = json_object();
+
+	json_object_set_new(all, "id", json_string(event->id));
+	json_object_set_new(all, "event", json_string(event->kind));
+	/* An envelope with at, owner and data; of a gap there are only its own fields. */
+	if (json_object_get(data, "data"))
+		json_object_update_missing(all, data);
+	else if (data)
+		json_object_set(all, "data", data);
+	else
+		json_object_set_new(all, "data", json_stringn(event->data, event->data_len));
+	return all;
+}
+
+/* Colours by the last word of the kind: what went wrong, what is gone, what is new. */
+static const struct {
+	const char *ending, *style;
+} STYLES[] = {
+	{ EVENT_GAP, STYLE_RED },     { "_failed", STYLE_RED },     { "dead_letter", STYLE_RED },
+	{ ".jumped", STYLE_RED },     { ".tripped", STYLE_RED },    { ".evicted", STYLE_YELLOW },
+	{ ".expired", STYLE_YELLOW }, { "pruned", STYLE_YELLOW },   { ".cleaned", STYLE_YELLOW },
+	{ ".deleted", STYLE_YELLOW }, { ".seen", STYLE_GREEN },     { ".created", STYLE_GREEN },
+	{ ".staged", STYLE_GREEN },   { ".acquired", STYLE_GREEN }, { ".accepted", STYLE_GREEN },
+};
+
+static const char *style_of(const char *kind)
+{
+	size_t n = strlen(kind);
+
+	for (size_t i = 0; i < ARRAY_LEN(STYLES); i++) {
+		size_t len = strlen(STYLES[i].ending);
+		if (n >= len && strcmp(kind + n - len, STYLES[i].ending) == 0)
+			return STYLES[i].style;
+	}
+	return STYLE_BOLD;
+}
+
+static void put_fields(const struct cli *cli, json_t *object, const char *separator,
+		       struct buf *out);
+
+/* A text with a space, or none at all, in quotes: where it ends must be seen. */
+static void put_scalar(const struct cli *cli, const json_t *value, struct buf *out)
+{
+	const char *text = json_string_value(value);
+	bool quoted = text && (text[0] == '\0' || strpbrk(text, " ="));
+
+	buf_puts(out, quoted ? "\"" : "");
+	show_value(cli, value, CELL_TEXT, out);
+	buf_puts(out, quoted ? "\"" : "");
+}
+
+static void put_items(const struct cli *cli, const json_t *array, struct buf *out)
+{
+	json_t *item;
+	size_t i;
+
+	json_array_foreach (array, i, item) {
+		buf_puts(out, i ? "," : "");
+		if (i == ITEMS_MAX) {
+			buf_printf(out, "+%zu", json_array_size(array) - i);
+			break;
+		}
+		if (json_is_object(item))
+			put_fields(cli, item, ":", out);
+		else
+			put_scalar(cli, item, out);
+	}
+}
+
+/* "id=7 to=planner", or with ':' only the values: "7:planner". */
+static void put_fields(const struct cli *cli, json_t *object, const char *separator,
+		       struct buf *out)
+{
+	bool named = separator[0] == ' ';
+	const char *key;
+	json_t *value;
+	size_t n = 0;
+
+	json_object_foreach (object, key, value) {
+		buf_puts(out, n++ ? separator : "");
+		if (named) {
+			text_escape(out, key, strlen(key));
+			buf_putc(out, '=');
+		}
+		if (json_is_array(value))
+			put_items(cli, value, out);
+		else
+			put_scalar(cli, value, out);
+	}
+}
+
+/* Spaces that bring a column of `n` bytes to its width, and two. */
+static int pad(size_t n, size_t width)
+{
+	return n < width ? (int)(width - n) + 2 : 2;
+}
+
+void event_line(const struct cli *cli, const json_t *event, struct buf *out)
+{
+	struct buf CLEANUP(buf_done) at = { 0 };
+	struct buf CLEANUP(buf_done) kind = { 0 };
+	struct buf CLEANUP(buf_done) fields = { 0 };
+	json_t *data = json_object_get(event, "data");
+
+	show_value(cli, json_object_get(event, "at"), CELL_TEXT, &at);
+	show_value(cli, json_object_get(event, "event"), CELL_TEXT, &kind);
+	if (strcmp(buf_text(&kind), EVENT_GAP) == 0)
+		buf_puts(&fields, "events are missing here ");
+	if (json_is_object(data))
+		put_fields(cli, data, " ", &fields);
+	else if (data)
+		put_scalar(cli, data, &fields);
+
+	text_styled(cli, out, STYLE_DIM, buf_text(&at));
+	buf_printf(out, "%*s", pad(at.len, TIME_TEXT_LEN), "");
+	text_styled(cli, out, style_of(buf_text(&kind)), buf_text(&kind));
+	if (fields.len > 0)
+		buf_printf(out, "%*s%s", pad(kind.len, KIND_COLUMNS), "", buf_text(&fields));
+	buf_putc(out, '\n');
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Checks of what callers of the library give: the same rules that the tables of fields set for JSON
+ * (base/json.h). 0, or an error with the name of the argument in `p`.
+ */
+#ifndef LAPSE_LIB_CHECK_H
+#define LAPSE_LIB_CHECK_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+
+int check_id(const char *text, const char *name, struct problem *p);
+
+/* Printable text of 1 to `max` bytes. */
+int check_label(const char *text, int64_t max, const char *name, struct problem *p);
+
+/* Any UTF-8 of up to `max` bytes; more is LAPSE_ETOOLARGE. */
+int check_text(const char *text, int64_t max, const char *name, struct problem *p);
+
+int check_range(int64_t value, int64_t min, int64_t max, const char *name, struct problem *p);
+
+/* How many items a call may ask for. */
+int check_limit(int64_t limit, struct problem *p);
+
+/* A JSON object of up to `max` bytes; its shortest form goes to the arena. NULL is an empty one. */
+int check_object(const char *text, int64_t max, const char *name, struct arena *arena,
+		 const char **ret, struct problem *p);
+
+/* 1 to `max` different ids. */
+int check_ids(const char *const *ids, size_t count, size_t max, const char *name,
+	      struct problem *p);
+
+#endif

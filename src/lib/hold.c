@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls of holds. */
+#include "engine/hold.h"
+
+#include "lib/check.h"
+#include "lib/store.h"
+
+static int check_hold(const struct hold *h, lapse_ms now, struct problem *p)
+{
+	int r = check_label(h->table, ID_MAX_BYTES, "table", p);
+
+	if (r == LAPSE_OK)
+		r = check_label(h->key, ID_MAX_BYTES, "key", p);
+	if (r == LAPSE_OK)
+		r = check_label(h->reason, HOLD_REASON_MAX, "reason", p);
+	if (r == LAPSE_OK && h->until <= now)
+		r = problem_set(p, LAPSE_EINVAL, "until", "until must be in the future");
+	return r;
+}
+
+int lapse_hold_place(struct lapse_store *store, const char *table, const char *key,
+		     const char *reason, lapse_ms until)
+{
+	struct hold h = {
+		.owner = store->owner, .table = table, .key = key, .reason = reason, .until = until
+	};
+	struct tx tx;
+	int r = store_enter(store);
+
+	if (r == LAPSE_OK)
+		r = store_begin(store, &tx);
+	if (r != LAPSE_OK)
+		return r;
+	r = check_hold(&h, tx.now, &store->problem);
+	if (r == LAPSE_OK)
+		r = hold_place(&tx, &h, &store->problem);
+	return store_end(store, &tx, r);
+}
+
+int lapse_hold_release(struct lapse_store *store, const char *table, const char *key)
+{
+	struct problem *p = &store->problem;
+	struct tx tx;
+	int r = store_enter(store);
+
+	if (r == LAPSE_OK)
+		r = store_check(store, check_label(table, ID_MAX_BYTES, "table", p));
+	if (r == LAPSE_OK)
+		r = store_check(store, check_label(key, ID_MAX_BYTES, "key", p));
+	if (r == LAPSE_OK)
+		r = store_begin(store, &tx);
+	if (r != LAPSE_OK)
+		return r;
+	r = hold_release(&tx, store->owner, table, key);
+	if (r == LAPSE_ENOTFOUND)
+		problem_set(p, r, "key", "there is no hold on %.60s/%.60s", table, key);
+	return store_end(store, &tx, r);
+}
+
+struct reader {
+	lapse_hold_fn *fn;
+	void *arg;
+};
+
+static void show(void *arg, const struct hold *h)
+{
+	const struct reader *reader = arg;
+	struct lapse_hold v = { .id = h->id,
+				.table = h->table,
+				.key = h->key,
+				.reason = h->reason,
+				.until = h->until,
+				.placed_at = h->placed_at };
+
+	if (reader->fn)
+		reader->fn(reader->arg, &v);
+}
+
+int lapse_hold_list(struct lapse_store *store, int64_t before, int64_t limit, lapse_hold_fn *fn,
+		    void *arg)
+{
+	struct reader reader = { fn, arg };
+	struct tx tx;
+	int r = store_enter(store);
+
+	if (r == LAPSE_OK)
+		r = store_check(store, check_limit(limit, &store->problem));
+	if (r == LAPSE_OK)
+		r = store_begin_read(store, &tx);
+	if (r != LAPSE_OK)
+		return r;
+	r = hold_list(&tx, store->owner, before > 0 ? before : INT64_MAX, limit, show, &reader);
+	return store_end(store, &tx, r);
+}

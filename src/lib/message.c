@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls of the room `message`. */
+#include "message/message.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "lib/check.h"
+#include "lib/store.h"
+
+static_assert(LAPSE_LIMIT_MAX <= MESSAGE_RECIPIENTS_MAX, "as the public header says");
+static_assert(LAPSE_LIMIT_MAX <= MESSAGE_IDS_MAX, "as the public header says");
+static_assert(LAPSE_NO_CLAIM == CLAIM_NONE, "as the public header says");
+
+static int explain(struct lapse_store *s, int err)
+{
+	if (err == LAPSE_ENOTFOUND)
+		return problem_set(&s->problem, err, "id", "there is no such message");
+	if (err == LAPSE_EEXPIRED)
+		return problem_set(&s->problem, err, "id", "the message has expired");
+	if (err == LAPSE_ECONFLICT)
+		return problem_set(&s->problem, err, "claim_id",
+				   "the message has passed to another claim");
+	return err;
+}
+
+/* Sending */
+
+/* What a draft becomes; metadata in its shortest form lives in the arena. */
+static int take_draft(struct lapse_store *s, const struct lapse_draft *d, struct arena *arena,
+		      struct message *ret)
+{
+	const int64_t max = s->settings.body_max_bytes;
+	struct problem *p = &s->problem;
+	struct message m = { .to = d->to,
+			     .from = d->from,
+			     .content = d->content,
+			     .type = d->type ? d->type : "text" };
+	int r = check_id(m.from, "from", p);
+
+	if (r == LAPSE_OK)
+		r = check_text(m.content, max, "content", p);
+	if (r == LAPSE_OK)
+		r = check_label(m.type, MESSAGE_TYPE_MAX, "type", p);
+	if (r == LAPSE_OK)
+		r = check_object(d->metadata, max - (int64_t)strlen(m.content), "metadata", arena,
+				 &m.metadata, p);
+	if (r == LAPSE_OK)
+		*ret = m;
+	return r;
+}
+
+static int send_all(struct tx *tx, const char *const *to, size_t count, const struct message *draft,
+		    struct message *sent, struct lapse_store *s)
+{
+	for (size_t i = 0; i < count; i++) {
+		sent[i] = *draft;
+		sent[i].to = to[i];
+		int r = message_send(tx, s->owner, &sent[i], &s->problem);
+		if (r < 0)
+			return r;
+	}
+	return message_announce(tx, s->owner, sent, count);
+}
+
+/* Checks are done; `sent` has room for all. */
+static int send_checked(struct lapse_store *s, const char *const *to, size_t count,
+			const struct message *draft, struct message *sent, int64_t *ret_ids)
+{
+	struct tx tx;
+	int r = store_begin(s, &tx);
+
+	if (r != LAPSE_OK)
+		return r;
+	r = store_end(s, &tx, send_all(&tx, to, count, draft, sent, s));
+	for (size_t i = 0; r == LAPSE_OK && ret_ids && i < count; i++)
+		ret_ids[i] = sent[i].id;
+	return r;
+}
+
+static int send_to(struct lapse_store *s, const char *const *to, size_t count,
+		   const struct lapse_draft *d, int64_t *ret_ids)
+{
+	struct arena arena;
+	struct message draft;
+
+	arena_init(&arena);
+	int r = store_check(s, take_draft(s, d, &arena, &draft));
+	if (r == LAPSE_OK)
+		r = send_checked(s, to, count, &draft,
+				 arena_alloc(&arena, count * sizeof(struct message)), ret_ids);
+	arena_done(&arena);
+	return r;
+}
+
+int lapse_message_send(struct lapse_store *store, const struct lapse_draft *draft, int64_t *ret_id)
+{
+	int r = store_enter(store);
+
+	if (r == LAPSE_OK)
+		r = store_check(store, check_id(draft->to, "to", &store->problem));
+	return r < 0 ? r : send_to(store, &draft->to, 1, draft, ret_id);
+}
+
+int lapse_message_broadcast(struct lapse_store *store, const char *const *to, size_t count,
+			    const struct lapse_draft *draft, int64_t *ret_ids)
+{
+	struct problem *p = &store->problem;
+	int r = store_enter(store);
+
+	if (r == LAPSE_OK)
+		r = store_check(store, check_ids(to, count, LAPSE_LIMIT_MAX, "to", p));
+	return r < 0 ? r : send_to(store, to, count, draft, ret_ids);
+}
+
+/* Reading */
+
+struct reader {
+	lapse_message_fn *fn;
+	void *arg;
+};
+
+static struct lapse_message view(const struct message *m)
+{
+	return (struct lapse_message){ .id = m->id,
+				       .to = m->to,
+				       .from = m->from,
+				       .content = m->content,
+				       .type = m->type,
+				       .metadata = m->metadata,
+				       .timestamp = m->timestamp,
+				       .read_at = m->read ? m->read_at : LAPSE_NEVER,
+				       .claim_id = m->claim_id };
+}
+
+static void show(void *arg, const struct message *m)
+{
+	const struct reader *reader = arg;
+	struct lapse_message v = view(m);
+
+	if (reader->fn)
+		reader->fn(reader->arg, &v);
+}
+
+/* Starts a call on an agent's inbox. */
+static int enter_inbox(struct lapse_store *s, const char *agent)
+{
+	int r = store_enter(s);
+
+	return r < 0 ? r : store_check(s, check_id(agent, "agent", &s->problem));
+}
+
+int lapse_message_list(struct lapse_store *store, const char *agent, bool unread_only,
+		       int64_t before, int64_t limit, lapse_message_fn *fn, void *arg)
+{
+	struct reader reader = { fn, arg };
+	struct tx tx;
+	int r = enter_inbox(store, agent);
+
+	if (r == LAPSE_OK)
+		r = store_check(store, check_limit(limit, &store->problem));
+	if (r == LAPSE_OK)
+		r = store_begin_read(store, &tx);
+	if (r != LAPSE_OK)
+		return r;
+	r = message_list(&tx, store->owner, agent, unread_only, before > 0 ? before : INT64_MAX,
+			 limit, show, &reader);
+	return store_end(store, &tx, r);
+}
+
+int lapse_message_get(struct lapse_store *store, const char *agent, int64_t id,
+		      lapse_message_fn *fn, void *arg)
+{
+	struct reader reader = { fn, arg };
+	struct tx tx;
+	int r = enter_inbox(store, agent);
+
+	if (r == LAPSE_OK)
+		r = store_begin_read(store, &tx);
+	if (r != LAPSE_OK)
+		return r;
+	r = message_get(&tx, store->owner, agent, id, show, &reader);
+	return store_end(store, &tx, explain(store, r));
+}
+
+/* Marking as read */
+
+int lapse_message_mark_read(struct lapse_store *store, const char *agent, int64_t id,
+			    int64_t claim_id)
+{
+	struct reader nobody = { NULL, NULL };
+	struct tx tx;
+	int r = enter_inbox(store, agent);
+
+	if (r == LAPSE_OK)
+		r = store_begin(store, &tx);
+	if (r != LAPSE_OK)
+		return r;
+	r = message_mark_read(&tx, store->owner, agent, id, claim_id, show, &nobody);
+	return store_end(store, &tx, explain(store, r));
+}
+
+int lapse_message_mark_ids(struct lapse_store *store, const char *agent, const int64_t *ids,
+			   size_t count, int64_t *ret_count)
+{
+	int64_t marked = 0;
+	struct tx tx;
+	int r = enter_inbox(store, agent);
+
+	if (r == LAPSE_OK)
+		r = store_check(store, check_range(ids ? (int64_t)count : 0, 1, LAPSE_LIMIT_MAX,
+						   "count", &store->problem));
+	if (r == LAPSE_OK)
+		r = store_begin(store, &tx);
+	if (r != LAPSE_OK)
+		return r;
+	r = store_end(store, &tx, message_mark_ids(&tx, store->owner, agent, ids, count, &marked));
+	if (r == LAPSE_OK && ret_count)
+		*ret_count = marked;
+	return r;
+}
+
+/* One transaction's worth. */
+static int mark_some(struct lapse_store *s, const char *agent, lapse_ms before, int64_t *ret_count)
+{
+	struct tx tx;
+	int r = enter_inbox(s, agent);
+
+	if (r == LAPSE_OK)
+		r = store_begin(s, &tx);
+	if (r != LAPSE_OK)
+		return r;
+	return store_end(
+		s, &tx,
+		message_mark_before(&tx, s->owner, agent, before, MESSAGE_MARK_A_TURN, ret_count));
+}
+
+int lapse_message_mark_before(struct lapse_store *store, const char *agent, lapse_ms before,
+			      int64_t *ret_count)
+{
+	int64_t total = 0, marked;
+
+	do {
+		marked = 0;
+		int r = mark_some(store, agent, before, &marked);
+		if (r < 0)
+			return r;
+		total += marked;
+	} while (marked == MESSAGE_MARK_A_TURN);
+	if (ret_count)
+		*ret_count = total;
+	return LAPSE_OK;
+}
+
+/* Claiming: the rows are copied, so that the caller sees them once the leases are durable. */
+
+struct claimed {
+	struct arena arena;
+	struct lapse_message *messages;
+	size_t count;
+};
+
+static void keep(void *arg, const struct message *m)
+{
+	struct claimed *c = arg;
+	struct lapse_message v = view(m);
+
+	v.to = arena_strdup(&c->arena, v.to);
+	v.from = arena_strdup(&c->arena, v.from);
+	v.content = arena_strdup(&c->arena, v.content);
+	v.type = arena_strdup(&c->arena, v.type);
+	v.metadata = arena_strdup(&c->arena, v.metadata);
+	c->messages[c->count++] = v;
+}
+
+static int claim(struct lapse_store *s, const char *agent, int64_t limit, lapse_ms visibility_ms,
+		 int64_t claim_id, struct claimed *c)
+{
+	int64_t count = 0;
+	struct tx tx;
+	int r = tx_begin(&tx, &s->engine);
+
+	if (r == LAPSE_OK)
+		r = message_claim(&tx, s->owner, agent, claim_id, time_add(tx.now, visibility_ms),
+				  limit, keep, c, &count);
+	return store_commit(s, &tx, r);
+}
+
+int lapse_message_claim(struct lapse_store *store, const char *agent, int64_t limit,
+			lapse_ms visibility_ms, lapse_message_fn *fn, void *arg,
+			int64_t *ret_claim_id)
+{
+	int64_t claim_id = id_random();
+	struct claimed c = { .count = 0 };
+	int r = enter_inbox(store, agent);
+
+	if (r == LAPSE_OK)
+		r = store_check(store, check_limit(limit, &store->problem));
+	if (r == LAPSE_OK)
+		r = store_check(store, check_range(visibility_ms, 1, MESSAGE_VISIBILITY_MAX_MS,
+						   "visibility_ms", &store->problem));
+	if (r != LAPSE_OK)
+		return r;
+	arena_init(&c.arena);
+	c.messages = arena_alloc(&c.arena, (size_t)limit * sizeof(*c.messages));
+	r = claim(store, agent, limit, visibility_ms, claim_id, &c);
+	for (size_t i = 0; r == LAPSE_OK && i < c.count; i++) {
+		c.messages[i].claim_id = claim_id;
+		if (fn)
+			fn(arg, &c.messages[i]);
+	}
+	if (r == LAPSE_OK && ret_claim_id)
+		*ret_claim_id = c.count > 0 ? claim_id : LAPSE_NO_CLAIM;
+	arena_done(&c.arena);
+	return store_leave(store, r);
+}
+
+/* Statistics */
+
+struct inbox_reader {
+	lapse_inbox_fn *fn;
+	void *arg;
+};
+
+static void show_inbox(void *arg, const struct inbox *i)
+{
+	const struct inbox_reader *reader = arg;
+	struct lapse_inbox v = { .agent = i->agent,
+				 .total = i->total,
+				 .unread = i->unread,
+				 .oldest_unread = i->unread > 0 ? i->oldest_unread : LAPSE_NEVER };
+
+	if (reader->fn)
+		reader->fn(reader->arg, &v);
+}
+
+int lapse_message_stats(struct lapse_store *store, const char *after, int64_t limit,
+			lapse_inbox_fn *fn, void *arg)
+{
+	struct inbox_reader reader = { fn, arg };
+	struct tx tx;
+	int r = store_enter(store);
+
+	if (r == LAPSE_OK)
+		r = store_check(store, check_limit(limit, &store->problem));
+	if (r == LAPSE_OK)
+		r = store_begin_read(store, &tx);
+	if (r != LAPSE_OK)
+		return r;
+	return store_end(
+		store, &tx,
+		message_stats(&tx, store->owner, after ? after : "", limit, show_inbox, &reader));
+}

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "presence/fleet.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/buf.h"
+#include "base/id.h"
+#include "base/mem.h"
+
+#define SLAB_BITS 14 /* as in fleet_at() */
+#define SLAB_AGENTS (1u << SLAB_BITS)
+#define FIRST_BUCKETS 1024
+#define FIRST_PROFILES 16
+#define HEAD 0u   /* the record that is the head of the list */
+#define PARKED 1u /* and of the parked ones */
+
+/* Records */
+
+static void add_slab(struct fleet *f)
+{
+	struct agent *slab = aligned_alloc(sizeof(*slab), SLAB_AGENTS * sizeof(*slab));
+
+	if (!slab)
+		abort();
+	f->slabs = mem_realloc(f->slabs, (f->slabs_count + 1) * sizeof(*f->slabs));
+	f->slabs[f->slabs_count++] = slab;
+}
+
+static uint32_t take_record(struct fleet *f)
+{
+	uint32_t i = f->free;
+
+	if (i) {
+		f->free = fleet_at(f, i)->chain;
+		return i;
+	}
+	if (f->used == f->slabs_count * SLAB_AGENTS)
+		add_slab(f);
+	return f->used++;
+}
+
+static void init_head(struct fleet *f)
+{
+	uint32_t i = take_record(f);
+	struct agent *a = fleet_at(f, i);
+
+	memset(a, 0, sizeof(*a));
+	a->next = a->prev = i;
+}
+
+struct fleet *fleet_new(lapse_ms evict_after, lapse_ms check_ms, lapse_ms now)
+{
+	struct fleet *f = mem_zalloc(1, sizeof(*f));
+
+	f->evict_after = evict_after;
+	f->silent_after = presence_silent_after(evict_after, check_ms);
+	f->mask = FIRST_BUCKETS - 1;
+	f->buckets = mem_zalloc(FIRST_BUCKETS, sizeof(*f->buckets));
+	random_bytes(&f->seed, sizeof(f->seed));
+	map_init(&f->profiles);
+	f->newest = now;
+	f->opened_at = LAPSE_NEVER;
+	init_head(f);
+	init_head(f);
+	return f;
+}
+
+static bool is_long(const struct agent *a)
+{
+	return a->len >= AGENT_NAME_INLINE;
+}
+
+static void set_name(struct agent *a, const char *name, size_t len)
+{
+	assert(len <= ID_MAX_BYTES);
+	a->len = (uint8_t)len;
+	if (is_long(a))
+		*(char **)(void *)(a->name + 2) = mem_strdup(name);
+	else
+		memcpy(a->name, name, len + 1);
+}
+
+static void free_name(struct agent *a)
+{
+	if (is_long(a))
+		free(*(char **)(void *)(a->name + 2));
+}
+
+void fleet_free(struct fleet *f)
+{
+	if (!f)
+		return;
+	for (uint32_t i = PARKED + 1; i < f->used; i++)
+		if (fleet_at(f, i)->id)
+			free_name(fleet_at(f, i));
+	for (uint32_t i = 0; i < f->slabs_count; i++)
+		free(f->slabs[i]);
+	for (uint32_t i = 0; i < f->profiles_used; i++)
+		free(f->by_index[i]);
+	free(f->slabs);
+	free(f->buckets);
+	free(f->by_index);
+	free(f->holes);
+	map_done(&f->profiles);
+	free(f);
+}
+
+/* Profiles */
+
+static bool has_traits(const struct profile *p, const struct traits *t)
+{
+	return p->metadata == t->metadata && strcmp(p->cluster, t->cluster) == 0 &&
+	       strcmp(p->capabilities, t->capabilities) == 0 && strcmp(p->owner, t->owner) == 0;
+}
+
+static uint32_t profile_slot(struct fleet *f)
+{
+	if (f->holes_count)
+		return f->holes[--f->holes_count];
+	if (f->profiles_used == f->profiles_cap) {
+		f->profiles_cap = f->profiles_cap ? f->profiles_cap * 2 : FIRST_PROFILES;
+		f->by_index = mem_realloc(f->by_index, f->profiles_cap * sizeof(*f->by_index));
+		f->holes = mem_realloc(f->holes, f->profiles_cap * sizeof(*f->holes));
+	}
+	return f->profiles_used++;
+}
+
+/* The key ends with the capabilities; owner and cluster, which cannot hold a '/', follow it. */
+static struct profile *profile_new(struct fleet *f, const char *key, const struct traits *t)
+{
+	size_t key_size = strlen(key) + 1, owner_size = strlen(t->owner) + 1;
+	size_t cluster_size = strlen(t->cluster) + 1;
+	struct profile *p = mem_zalloc(1, sizeof(*p) + key_size + owner_size + cluster_size);
+	char *text = (char *)(p + 1);
+
+	memcpy(text, key, key_size);
+	memcpy(text + key_size, t->owner, owner_size);
+	memcpy(text + key_size + owner_size, t->cluster, cluster_size);
+	p->owner = text + key_size;
+	p->cluster = text + key_size + owner_size;
+	p->cluster_len = cluster_size - 1;
+	p->capabilities_len = strlen(t->capabilities);
+	p->capabilities = text + key_size - 1 - p->capabilities_len;
+	p->metadata = t->metadata;
+	p->plain = strpbrk(p->cluster, "\"\\") == NULL;
+	p->index = profile_slot(f);
+	f->by_index[p->index] = p;
+	map_insert(&f->profiles, &p->node, text);
+	return p;
+}
+
+static uint32_t profile_take(struct fleet *f, const struct traits *t)
+{
+	struct profile *p = f->last;
+
+	if (!p || !has_traits(p, t)) {
+		struct buf CLEANUP(buf_done) key = { 0 };
+		buf_printf(&key, "%s/%s/%016" PRIx64 "/%s", t->owner, t->cluster, t->metadata,
+			   t->capabilities);
+		struct map_node *n = map_find(&f->profiles, buf_text(&key));
+		p = n ? CONTAINER_OF(n, struct profile, node) : profile_new(f, buf_text(&key), t);
+	}
+	f->last = p;
+	p->refs++;
+	return p->index;
+}
+
+static void profile_drop(struct fleet *f, uint32_t index)
+{
+	struct profile *p = f->by_index[index];
+
+	assert(p->refs > 0);
+	if (--p->refs > 0)
+		return;
+	if (f->last == p)
+		f->last = NULL;
+	map_remove(&f->profiles, &p->node);
+	f->by_index[index] = NULL;
+	f->holes[f->holes_count++] = index;
+	free(p);
+}
+
+/* The hash table */
+
+struct scope fleet_scope(const struct fleet *f, const char *owner)
+{
+	return (struct scope){ owner, XXH3_64bits_withSeed(owner, strlen(owner), f->seed) };
+}
+
+uint32_t fleet_hash(const struct scope *s, const char *name, size_t len)
+{
+	return (uint32_t)XXH3_64bits_withSeed(name, len, s->seed);
+}
+
+uint32_t fleet_find_hashed(const struct fleet *f, const struct scope *s, const char *name,
+			   size_t len, uint32_t hash)
+{
+	for (uint32_t i = f->buckets[hash & f->mask]; i; i = fleet_at(f, i)->chain) {
+		const struct agent *a = fleet_at(f, i);
+		if (a->hash == hash && a->len == len && memcmp(agent_name(a), name, len) == 0 &&
+		    strcmp(f->by_index[a->profile]->owner, s->owner) == 0)
+			return i;
+	}
+	return 0;
+}
+
+uint32_t fleet_find(const struct fleet *f, const char *owner, const char *name)
+{
+	struct scope s = fleet_scope(f, owner);
+	size_t len = strlen(name);
+
+	return fleet_find_hashed(f, &s, name, len, fleet_hash(&s, name, len));
+}
+
+static void resize(struct fleet *f, uint32_t buckets)
+{
+	free(f->buckets);
+	f->mask = buckets - 1;
+	f->buckets = mem_zalloc(buckets, sizeof(*f->buckets));
+	for (uint32_t i = PARKED + 1; i < f->used; i++) {
+		struct agent *a = fleet_at(f, i);
+		if (!a->id)
+			continue;
+		a->chain = f->buckets[a->hash & f->mask];
+		f->buckets[a->hash & f->mask] = i;
+	}
+}
+
+void fleet_reserve(struct fleet *f, uint32_t agents)
+{
+	uint32_t buckets = f->mask + 1;
+
+	while (buckets < agents && buckets < UINT32_C(1) << 31)
+		buckets *= 2;
+	if (buckets > f->mask + 1)
+		resize(f, buckets);
+}
+
+static void unhash(struct fleet *f, uint32_t i)
+{
+	uint32_t *slot = &f->buckets[fleet_at(f, i)->hash & f->mask];
+
+	while (*slot != i) {
+		assert(*slot);
+		slot = &fleet_at(f, *slot)->chain;
+	}
+	*slot = fleet_at(f, i)->chain;
+}
+
+/* The lists */
+
+static void append(struct fleet *f, uint32_t head, uint32_t i)
+{
+	struct agent *h = fleet_at(f, head), *a = fleet_at(f, i);
+
+	a->prev = h->prev;
+	a->next = head;
+	fleet_at(f, h->prev)->next = i;
+	h->prev = i;
+	if (head == HEAD && f->mark == HEAD)
+		f->mark = i;
+}
+
+static void unlink_agent(struct fleet *f, uint32_t i)
+{
+	struct agent *a = fleet_at(f, i);
+
+	if (a->flags & AGENT_SILENT)
+		f->silent--;
+	if (a->flags & AGENT_PARKED)
+		f->parked--;
+	a->flags &= (uint8_t) ~(AGENT_SILENT | AGENT_PARKED | AGENT_HELD);
+	if (f->mark == i)
+		f->mark = a->next;
+	fleet_at(f, a->prev)->next = a->next;
+	fleet_at(f, a->next)->prev = a->prev;
+}
+
+/* At the end of the list, with a base that keeps its order. */
+static void enqueue(struct fleet *f, uint32_t i, lapse_ms base)
+{
+	f->newest = base > f->newest ? base : f->newest;
+	fleet_at(f, i)->base = f->newest;
+	append(f, HEAD, i);
+}
+
+static void set_suspect(struct fleet *f, struct agent *a, bool suspect)
+{
+	if (a->flags & AGENT_SUSPECT)
+		f->suspects--;
+	a->flags &= (uint8_t)~AGENT_SUSPECT;
+	if (suspect) {
+		a->flags |= AGENT_SUSPECT;
+		f->suspects++;
+	}
+}
+
+uint32_t fleet_add(struct fleet *f, const char *name, const struct traits *t, int64_t id,
+		   lapse_ms last_seen, lapse_ms base)
+{
+	struct scope s = fleet_scope(f, t->owner);
+	size_t len = strlen(name);
+
+	assert(id > 0);
+	fleet_reserve(f, f->count + 1);
+	uint32_t i = take_record(f);
+	struct agent *a = fleet_at(f, i);
+	*a = (struct agent){ .id = id, .last_seen = last_seen };
+	set_name(a, name, len);
+	a->hash = fleet_hash(&s, name, len);
+	a->profile = profile_take(f, t);
+	a->chain = f->buckets[a->hash & f->mask];
+	f->buckets[a->hash & f->mask] = i;
+	enqueue(f, i, base);
+	f->count++;
+	return i;
+}
+
+void fleet_remove(struct fleet *f, uint32_t i)
+{
+	struct agent *a = fleet_at(f, i);
+
+	assert(i > PARKED && a->id);
+	set_suspect(f, a, false);
+	unlink_agent(f, i);
+	unhash(f, i);
+	free_name(a);
+	profile_drop(f, a->profile);
+	a->id = 0;
+	a->chain = f->free;
+	f->free = i;
+	f->count--;
+}
+
+void fleet_set(struct fleet *f, uint32_t i, const struct traits *t)
+{
+	struct agent *a = fleet_at(f, i);
+
+	if (has_traits(f->by_index[a->profile], t))
+		return;
+	uint32_t profile = profile_take(f, t);
+	profile_drop(f, a->profile);
+	a->profile = profile;
+}
+
+void fleet_touch(struct fleet *f, uint32_t i, lapse_ms now)
+{
+	struct agent *a = fleet_at(f, i);
+
+	if (a->flags & AGENT_SUSPECT)
+		set_suspect(f, a, false);
+	unlink_agent(f, i);
+	a->flags = 0;
+	enqueue(f, i, now);
+	a->last_seen = a->base;
+}
+
+/* Silence */
+
+uint32_t fleet_first(const struct fleet *f)
+{
+	return fleet_at(f, HEAD)->next;
+}
+
+uint32_t fleet_first_parked(const struct fleet *f)
+{
+	uint32_t i = fleet_at(f, PARKED)->next;
+
+	return i == PARKED ? 0 : i;
+}
+
+uint32_t fleet_next(const struct fleet *f, uint32_t i)
+{
+	uint32_t next = fleet_at(f, i)->next;
+
+	return next == PARKED ? 0 : next;
+}
+
+lapse_ms fleet_deadline(const struct fleet *f)
+{
+	uint32_t i = fleet_first(f);
+
+	return i ? presence_deadline(fleet_at(f, i)->base, f->evict_after) : LAPSE_NEVER;
+}
+
+static void move_mark(struct fleet *f, lapse_ms now)
+{
+	while (f->mark != HEAD) {
+		struct agent *a = fleet_at(f, f->mark);
+		if (!presence_is_due(a->base, f->silent_after, now))
+			break;
+		if (!(a->flags & AGENT_SUSPECT)) {
+			a->flags |= AGENT_SILENT;
+			f->silent++;
+		}
+		f->mark = a->next;
+	}
+}
+
+enum breaker_step fleet_breaker(struct fleet *f, lapse_ms now)
+{
+	move_mark(f, now);
+	const struct breaker_view v = { f->opened_at, f->count, f->silent, f->suspects };
+	return breaker_judge(&v, f->evict_after, now);
+}
+
+enum breaker_step fleet_breaker_released(struct fleet *f, lapse_ms now)
+{
+	const struct breaker_view v = { LAPSE_NEVER, f->count, f->silent, f->suspects };
+
+	return breaker_judge(&v, f->evict_after, now);
+}
+
+enum agent_fate fleet_fate(struct fleet *f, uint32_t i, lapse_ms now)
+{
+	const struct agent *a = fleet_at(f, i);
+	bool suspect = a->flags & AGENT_SUSPECT;
+
+	if (!presence_is_due(a->base, f->evict_after, now))
+		return suspect ? AGENT_SUSPECTED : AGENT_STAYS;
+	enum breaker_step step = fleet_breaker(f, now);
+	if (step == BREAKER_RELEASES)
+		step = fleet_breaker_released(f, now);
+	bool open = step == BREAKER_TRIPS || step == BREAKER_STAYS_OPEN;
+	return agent_judge(a->base, suspect || (a->flags & AGENT_OVERDUE), open, f->evict_after,
+			   now);
+}
+
+void fleet_suspect(struct fleet *f, uint32_t i, lapse_ms now)
+{
+	unlink_agent(f, i);
+	set_suspect(f, fleet_at(f, i), true);
+	enqueue(f, i, now);
+}
+
+void fleet_trip(struct fleet *f, lapse_ms now)
+{
+	uint32_t i = fleet_first(f), next;
+
+	move_mark(f, now);
+	f->opened_at = now;
+	for (; f->silent > 0; i = next) {
+		next = fleet_at(f, i)->next;
+		if (fleet_at(f, i)->flags & AGENT_SILENT)
+			fleet_suspect(f, i, now);
+	}
+}
+
+void fleet_rebase(struct fleet *f, lapse_ms now)
+{
+	fleet_unpark(f);
+	f->newest = now > f->newest ? now : f->newest;
+	for (uint32_t i = fleet_first(f); i != HEAD; i = fleet_at(f, i)->next) {
+		fleet_at(f, i)->base = f->newest;
+		fleet_at(f, i)->flags = 0;
+	}
+	f->suspects = f->silent = 0;
+	f->mark = fleet_first(f);
+}
+
+void fleet_park(struct fleet *f, uint32_t i, bool held)
+{
+	unlink_agent(f, i);
+	fleet_at(f, i)->flags |= (uint8_t)(AGENT_PARKED | AGENT_OVERDUE | (held ? AGENT_HELD : 0));
+	append(f, PARKED, i);
+	f->parked++;
+}
+
+void fleet_unpark(struct fleet *f)
+{
+	struct agent *head = fleet_at(f, HEAD), *parked = fleet_at(f, PARKED);
+
+	if (parked->next == PARKED)
+		return;
+	for (uint32_t i = parked->next; i != PARKED; i = fleet_at(f, i)->next)
+		fleet_at(f, i)->flags &= (uint8_t) ~(AGENT_PARKED | AGENT_HELD);
+	/* They were first when they were parked, and whoever moved since went to the end. */
+	fleet_at(f, parked->prev)->next = head->next;
+	fleet_at(f, head->next)->prev = parked->prev;
+	head->next = parked->next;
+	fleet_at(f, parked->next)->prev = HEAD;
+	parked->next = parked->prev = PARKED;
+	f->parked = 0;
+}

@@ -1,0 +1,692 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "presence/presence.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/json.h"
+#include "engine/engine.h"
+
+struct fleet *presence_fleet(struct engine *e)
+{
+	struct fleet *f = e->fleet;
+
+	if (f->leaps != e->guard.accepts) {
+		f->leaps = e->guard.accepts;
+		fleet_rebase(f, clock_wall(e->clock));
+	}
+	return f;
+}
+
+/* Capabilities as JSON */
+
+static int by_name(const void *x, const void *y)
+{
+	return strcmp(*(const char *const *)x, *(const char *const *)y);
+}
+
+const char *presence_pack(struct arena *arena, const char **names, size_t n)
+{
+	struct buf CLEANUP(buf_done) out = { 0 };
+
+	if (n > 0)
+		qsort(names, n, sizeof(*names), by_name);
+	json_begin(&out, '[');
+	for (size_t i = 0; i < n; i++)
+		json_text(&out, names[i]);
+	json_end(&out, ']');
+	return arena_strndup(arena, out.data, out.len);
+}
+
+uint64_t presence_metadata_hash(const char *json)
+{
+	return XXH3_64bits(json, strlen(json));
+}
+
+static bool array_has(const json_t *array, const char *name)
+{
+	size_t i;
+	json_t *v;
+
+	json_array_foreach (array, i, v)
+		if (strcmp(json_string_value(v), name) == 0)
+			return true;
+	return false;
+}
+
+static const struct db_stmt CAPABILITY_ADD = {
+	"INSERT INTO capabilities (owner, name, agent) VALUES ($1, $2, $3)"
+};
+static const struct db_stmt CAPABILITY_DROP = {
+	"DELETE FROM capabilities WHERE owner = $1 AND name = $2 AND agent = $3"
+};
+static const struct db_stmt COUNT_IN = {
+	"INSERT INTO capability_counts (owner, name, agents) VALUES ($1, $2, 1) "
+	"ON CONFLICT (owner, name) DO UPDATE SET agents = agents + 1"
+};
+static const struct db_stmt COUNT_OUT = {
+	"UPDATE capability_counts SET agents = agents - 1 WHERE owner = $1 AND name = $2"
+};
+static const struct db_stmt COUNT_END = {
+	"DELETE FROM capability_counts WHERE owner = $1 AND name = $2 AND agents = 0"
+};
+
+static int run_named(struct tx *tx, const struct db_stmt *stmt, const char *owner, const char *name,
+		     const char *agent)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, stmt);
+
+	db_bind_text(&q, 1, owner);
+	db_bind_text(&q, 2, name);
+	if (agent)
+		db_bind_text(&q, 3, agent);
+	return db_run(&q);
+}
+
+static int add_capability(struct tx *tx, const char *owner, const char *agent, const char *name)
+{
+	int r = run_named(tx, &CAPABILITY_ADD, owner, name, agent);
+
+	return r < 0 ? r : run_named(tx, &COUNT_IN, owner, name, NULL);
+}
+
+static int drop_capability(struct tx *tx, const char *owner, const char *agent, const char *name)
+{
+	int r = run_named(tx, &CAPABILITY_DROP, owner, name, agent);
+
+	if (r == LAPSE_OK)
+		r = run_named(tx, &COUNT_OUT, owner, name, NULL);
+	return r < 0 ? r : run_named(tx, &COUNT_END, owner, name, NULL);
+}
+
+/* Brings the table of capabilities from one set of an agent to another. */
+static int change_capabilities(struct tx *tx, const char *owner, const char *agent,
+			       const char *from, const char *to)
+{
+	size_t i;
+	json_t *v;
+	int r = LAPSE_OK;
+
+	if (strcmp(from, to) == 0)
+		return LAPSE_OK;
+	json_t *CLEANUP(json_freep) old = json_loads(from, 0, NULL);
+	json_t *CLEANUP(json_freep) new = json_loads(to, 0, NULL);
+	if (!old || !new)
+		return LAPSE_ECORRUPT;
+	json_array_foreach (old, i, v)
+		if (r == LAPSE_OK && !array_has(new, json_string_value(v)))
+			r = drop_capability(tx, owner, agent, json_string_value(v));
+	json_array_foreach (new, i, v)
+		if (r == LAPSE_OK && !array_has(old, json_string_value(v)))
+			r = add_capability(tx, owner, agent, json_string_value(v));
+	return r;
+}
+
+/* Rows */
+
+struct row {
+	int64_t id;
+	const char *cluster, *capabilities, *metadata;
+	lapse_ms first_seen, last_seen;
+};
+
+static const struct db_stmt FIND = {
+	"SELECT id, cluster_id, capabilities, metadata, first_seen, last_seen FROM agents "
+	"WHERE owner = $1 AND agent = $2"
+};
+
+/* 1 = found, its texts in the transaction's memory; 0 = there is none. */
+static int find_row(struct tx *tx, const char *owner, const char *agent, struct row *ret)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &FIND);
+
+	db_bind_text(&q, 1, owner);
+	db_bind_text(&q, 2, agent);
+	int r = db_step(&q);
+	if (r <= 0)
+		return r;
+	*ret = (struct row){ .id = db_int(&q, 0),
+			     .cluster = arena_strdup(&tx->arena, db_text(&q, 1)),
+			     .capabilities = arena_strdup(&tx->arena, db_text(&q, 2)),
+			     .metadata = arena_strdup(&tx->arena, db_text(&q, 3)),
+			     .first_seen = db_int(&q, 4),
+			     .last_seen = db_int(&q, 5) };
+	return 1;
+}
+
+static const struct db_stmt HELD = {
+	"SELECT 1 FROM holds WHERE owner = $1 AND tbl = 'agents' AND key = $2 AND until > $3"
+};
+
+int presence_is_held(struct tx *tx, const char *owner, const char *agent)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &HELD);
+
+	db_bind_text(&q, 1, owner);
+	db_bind_text(&q, 2, agent);
+	db_bind_int(&q, 3, tx->now);
+	return db_step(&q);
+}
+
+int presence_announce(struct tx *tx, enum event_kind kind, const char *owner, const char *agent,
+		      const char *cluster, lapse_ms last_seen)
+{
+	struct buf CLEANUP(buf_done) data = { 0 };
+
+	json_begin(&data, '{');
+	json_put_text(&data, "agent_id", agent);
+	json_put_text(&data, "cluster_id", cluster);
+	json_put_time(&data, "last_seen", last_seen);
+	json_end(&data, '}');
+	return event_add(tx, owner, kind, &data);
+}
+
+static const struct db_stmt CAPABILITIES_OF = {
+	"SELECT capabilities FROM agents WHERE id = $1 AND last_seen < $2"
+};
+static const struct db_stmt DELETE = { "DELETE FROM agents WHERE id = $1 AND last_seen < $2" };
+
+/* 1 = there is such a row; the set in the transaction's memory. */
+static int capabilities_of(struct tx *tx, int64_t id, lapse_ms cutoff, const char **ret)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &CAPABILITIES_OF);
+
+	db_bind_int(&q, 1, id);
+	db_bind_int(&q, 2, cutoff);
+	int r = db_step(&q);
+	if (r > 0)
+		*ret = arena_strdup(&tx->arena, db_text(&q, 0));
+	return r;
+}
+
+int presence_remove_rows(struct tx *tx, int64_t id, const char *owner, const char *agent,
+			 lapse_ms cutoff)
+{
+	const char *capabilities = "[]";
+	int r = capabilities_of(tx, id, cutoff, &capabilities);
+
+	if (r <= 0)
+		return r;
+	r = change_capabilities(tx, owner, agent, capabilities, "[]");
+	if (r < 0)
+		return r;
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &DELETE);
+	db_bind_int(&q, 1, id);
+	db_bind_int(&q, 2, cutoff);
+	r = db_run(&q);
+	if (r < 0)
+		return r;
+	tx_count(tx, "agents", -1);
+	return 1;
+}
+
+/* What the memory learns once the transaction has committed. */
+
+struct memo {
+	int64_t id;
+	struct traits traits;
+	const char *agent;
+	lapse_ms seen; /* 0 = it was no heartbeat */
+};
+
+static void remember(struct engine *e, void *arg)
+{
+	const struct memo *m = arg;
+	struct fleet *f = e->fleet;
+	uint32_t i = fleet_find(f, m->traits.owner, m->agent);
+
+	if (i && fleet_at(f, i)->id != m->id) { /* a later life of the same name */
+		fleet_remove(f, i);
+		i = 0;
+	}
+	if (!i) {
+		if (m->seen)
+			fleet_add(f, m->agent, &m->traits, m->id, m->seen, m->seen);
+		return;
+	}
+	fleet_set(f, i, &m->traits);
+	if (m->seen)
+		fleet_touch(f, i, m->seen);
+}
+
+static void remember_later(struct tx *tx, const char *owner, const char *agent,
+			   const struct row *row, lapse_ms seen)
+{
+	struct memo *m = tx_alloc(tx, sizeof(*m));
+
+	*m = (struct memo){ .id = row->id,
+			    .traits = { .owner = arena_strdup(&tx->arena, owner),
+					.cluster = row->cluster,
+					.capabilities = row->capabilities,
+					.metadata = presence_metadata_hash(row->metadata) },
+			    .agent = arena_strdup(&tx->arena, agent),
+			    .seen = seen };
+	tx_effect(tx, remember, m);
+}
+
+struct farewell {
+	int64_t id;
+	const char *owner, *agent;
+	lapse_ms last_seen;
+	lapse_ms deadline; /* LAPSE_NEVER = nobody evicted it, somebody asked */
+};
+
+static void forget(struct engine *e, void *arg)
+{
+	const struct farewell *g = arg;
+	uint32_t i = fleet_find(e->fleet, g->owner, g->agent);
+	struct buf line;
+
+	if (i && fleet_at(e->fleet, i)->id == g->id)
+		fleet_remove(e->fleet, i);
+	if (g->deadline == LAPSE_NEVER)
+		return;
+	histogram_add(&e->expiry_lag, HISTOGRAM_LAG,
+		      time_sub(clock_wall(e->clock), g->deadline) * 1000);
+	log_open(e->log, &line, LOG_INFO, event_name(EVENT_AGENT_EVICTED));
+	json_put_text(&line, "agent_id", g->agent);
+	json_put_time(&line, "last_seen", g->last_seen);
+	json_put_text(&line, "owner", g->owner);
+	log_close(e->log, &line);
+}
+
+static void forget_later(struct tx *tx, struct farewell g)
+{
+	struct farewell *copy = tx_alloc(tx, sizeof(*copy));
+
+	g.owner = arena_strdup(&tx->arena, g.owner);
+	g.agent = arena_strdup(&tx->arena, g.agent);
+	*copy = g;
+	tx_effect(tx, forget, copy);
+}
+
+int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now)
+{
+	const struct agent *a = fleet_at(f, i);
+	const struct profile *profile = fleet_profile(f, i);
+	struct farewell g = { .id = a->id,
+			      .owner = profile->owner,
+			      .agent = agent_name(a),
+			      .last_seen = a->last_seen,
+			      .deadline = presence_deadline(a->base, f->evict_after) };
+	int done = presence_remove_rows(tx, a->id, g.owner, g.agent, time_sub(now, f->evict_after));
+
+	if (done < 0)
+		return done;
+	if (!done)
+		g.deadline = LAPSE_NEVER; /* only the memory still has it */
+	int r = done ? presence_announce(tx, EVENT_AGENT_EVICTED, g.owner, g.agent,
+					 profile->cluster, g.last_seen)
+		     : LAPSE_OK;
+	if (r < 0)
+		return r;
+	forget_later(tx, g);
+	return done;
+}
+
+/* Heartbeats */
+
+bool presence_is_quiet(struct fleet *f, uint32_t i, const struct beat *b, lapse_ms now)
+{
+	const struct profile *p = fleet_profile(f, i);
+
+	return strcmp(p->cluster, b->cluster) == 0 &&
+	       (!b->capabilities || strcmp(p->capabilities, b->capabilities) == 0) &&
+	       (!b->metadata || p->metadata == presence_metadata_hash(b->metadata)) &&
+	       fleet_fate(f, i, now) != AGENT_EVICTED;
+}
+
+static const struct db_stmt INSERT = {
+	"INSERT INTO agents (id, owner, agent, cluster_id, capabilities, metadata, first_seen, "
+	"last_seen) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)"
+};
+
+static int check_limit(struct tx *tx, struct problem *p)
+{
+	const struct engine *e = tx->engine;
+	int i = matrix_find(e, "agents");
+
+	if (e->states[i].live + tx->live_delta[i] < e->settings->agents_max)
+		return LAPSE_OK;
+	return problem_set(p, LAPSE_ELIMIT, NULL,
+			   "there are %" PRId64 " agents already (agents_max)",
+			   e->settings->agents_max);
+}
+
+static int insert_row(struct tx *tx, const char *owner, const char *agent, const struct row *row)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &INSERT);
+
+	db_bind_int(&q, 1, row->id);
+	db_bind_text(&q, 2, owner);
+	db_bind_text(&q, 3, agent);
+	db_bind_text(&q, 4, row->cluster);
+	db_bind_text(&q, 5, row->capabilities);
+	db_bind_text(&q, 6, row->metadata);
+	db_bind_int(&q, 7, tx->now);
+	return db_run(&q);
+}
+
+static int add_agent(struct tx *tx, const char *owner, const struct beat *b, struct problem *p)
+{
+	int r = check_limit(tx, p);
+
+	if (r < 0)
+		return r;
+	struct row row = { .id = id_next(&tx->engine->ids, tx->now),
+			   .cluster = arena_strdup(&tx->arena, b->cluster),
+			   .capabilities = arena_strdup(&tx->arena,
+							b->capabilities ? b->capabilities : "[]"),
+			   .metadata = arena_strdup(&tx->arena, b->metadata ? b->metadata : "{}") };
+	r = insert_row(tx, owner, b->agent, &row);
+	if (r == LAPSE_OK)
+		r = change_capabilities(tx, owner, b->agent, "[]", row.capabilities);
+	if (r == LAPSE_OK)
+		r = presence_announce(tx, EVENT_AGENT_SEEN, owner, b->agent, b->cluster, tx->now);
+	if (r < 0)
+		return r;
+	tx_count(tx, "agents", 1);
+	remember_later(tx, owner, b->agent, &row, tx->now);
+	return LAPSE_OK;
+}
+
+static const struct db_stmt UPDATE = {
+	"UPDATE agents SET cluster_id = $2, capabilities = $3, metadata = $4, last_seen = $5 "
+	"WHERE id = $1"
+};
+
+static int update_row(struct tx *tx, const struct row *row)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &UPDATE);
+
+	db_bind_int(&q, 1, row->id);
+	db_bind_text(&q, 2, row->cluster);
+	db_bind_text(&q, 3, row->capabilities);
+	db_bind_text(&q, 4, row->metadata);
+	db_bind_int(&q, 5, row->last_seen);
+	return db_run(&q);
+}
+
+static const char *newer(struct tx *tx, const char *given, const char *kept)
+{
+	return given && strcmp(given, kept) != 0 ? arena_strdup(&tx->arena, given) : kept;
+}
+
+static int change_agent(struct tx *tx, const char *owner, const struct beat *b,
+			const struct row *old)
+{
+	struct row row = *old;
+	int r = LAPSE_OK;
+
+	row.cluster = newer(tx, b->cluster, old->cluster);
+	row.capabilities = newer(tx, b->capabilities, old->capabilities);
+	row.metadata = newer(tx, b->metadata, old->metadata);
+	row.last_seen = tx->now;
+	if (row.cluster != old->cluster || row.capabilities != old->capabilities ||
+	    row.metadata != old->metadata) {
+		r = change_capabilities(tx, owner, b->agent, old->capabilities, row.capabilities);
+		if (r == LAPSE_OK)
+			r = update_row(tx, &row);
+	}
+	remember_later(tx, owner, b->agent, &row, tx->now);
+	return r;
+}
+
+/* Whether the agent is past its deadline and may go: 1 or 0. The row decides too, since another
+ * request of this transaction may have heard of it; a held one never goes. */
+static int is_gone(struct tx *tx, const char *owner, const char *agent, const struct row *row)
+{
+	struct fleet *f = presence_fleet(tx->engine);
+	uint32_t i = fleet_find(f, owner, agent);
+
+	if (!i || fleet_at(f, i)->id != row->id || fleet_fate(f, i, tx->now) != AGENT_EVICTED ||
+	    !presence_is_due(row->last_seen, f->evict_after, tx->now))
+		return 0;
+	int held = presence_is_held(tx, owner, agent);
+	return held < 0 ? held : !held;
+}
+
+int presence_beat(struct tx *tx, const char *owner, const struct beat *b, struct problem *p)
+{
+	struct fleet *f = presence_fleet(tx->engine);
+	struct row row;
+	int r = find_row(tx, owner, b->agent, &row);
+
+	if (r == 0)
+		return add_agent(tx, owner, b, p);
+	if (r > 0)
+		r = is_gone(tx, owner, b->agent, &row);
+	if (r == 0)
+		return change_agent(tx, owner, b, &row);
+	if (r > 0)
+		r = presence_evict(tx, f, fleet_find(f, owner, b->agent), tx->now);
+	return r < 0 ? r : add_agent(tx, owner, b, p);
+}
+
+/* Reading */
+
+/* Fills in what the memory knows; false = it is not to be shown. A row the memory does not know
+ * was written by this very transaction, and is live. */
+static bool complete_view(struct tx *tx, const char *owner, struct agent_view *v)
+{
+	struct fleet *f = presence_fleet(tx->engine);
+	uint32_t i = fleet_find(f, owner, v->agent);
+
+	if (!i) {
+		v->expires_at = presence_deadline(v->last_seen, f->evict_after);
+		return true;
+	}
+	enum agent_fate fate = fleet_fate(f, i, tx->now);
+	if (fate == AGENT_EVICTED)
+		return false;
+	const struct agent *a = fleet_at(f, i);
+	v->last_seen = a->last_seen > v->last_seen ? a->last_seen : v->last_seen;
+	v->expires_at = presence_deadline(a->base, f->evict_after);
+	v->suspect = fate == AGENT_SUSPECTED;
+	return true;
+}
+
+int presence_get(struct tx *tx, const char *owner, const char *agent, agent_fn *fn, void *arg)
+{
+	struct row row;
+	int r = find_row(tx, owner, agent, &row);
+
+	if (r <= 0)
+		return r < 0 ? r : LAPSE_ENOTFOUND;
+	struct agent_view v = { .agent = agent,
+				.cluster = row.cluster,
+				.capabilities = row.capabilities,
+				.first_seen = row.first_seen,
+				.last_seen = row.last_seen };
+	if (!complete_view(tx, owner, &v))
+		return LAPSE_ENOTFOUND;
+	fn(arg, &v);
+	return LAPSE_OK;
+}
+
+#define VIEW "a.agent, a.cluster_id, a.capabilities, a.first_seen, a.last_seen"
+static const struct db_stmt LIST = { "SELECT " VIEW " FROM agents AS a WHERE a.owner = $1 "
+				     "AND a.agent > $2 ORDER BY a.agent" };
+static const struct db_stmt LIST_CLUSTER = {
+	"SELECT " VIEW " FROM agents AS a WHERE a.owner = $1 AND a.agent > $2 "
+	"AND a.cluster_id = $3 ORDER BY a.agent"
+};
+#define ABLE                                                                                       \
+	"SELECT " VIEW " FROM capabilities AS c JOIN agents AS a ON a.owner = c.owner "            \
+	"AND a.agent = c.agent WHERE c.owner = $1 AND c.agent > $2 AND c.name = $3 "
+static const struct db_stmt LIST_ABLE = { ABLE "ORDER BY c.agent" };
+static const struct db_stmt LIST_BOTH = { ABLE "AND a.cluster_id = $4 ORDER BY c.agent" };
+
+static const struct db_stmt *list_stmt(const char *cluster, const char *capability)
+{
+	if (capability)
+		return cluster ? &LIST_BOTH : &LIST_ABLE;
+	return cluster ? &LIST_CLUSTER : &LIST;
+}
+
+int presence_list(struct tx *tx, const char *owner, const char *cluster, const char *capability,
+		  const char *after, agent_fn *fn, void *arg)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, list_stmt(cluster, capability));
+	int r;
+
+	db_bind_text(&q, 1, owner);
+	db_bind_text(&q, 2, after);
+	if (capability)
+		db_bind_text(&q, 3, capability);
+	if (cluster)
+		db_bind_text(&q, capability ? 4 : 3, cluster);
+	while ((r = db_step(&q)) > 0) {
+		struct agent_view v = { .agent = db_text(&q, 0),
+					.cluster = db_text(&q, 1),
+					.capabilities = db_text(&q, 2),
+					.first_seen = db_int(&q, 3),
+					.last_seen = db_int(&q, 4) };
+		if (complete_view(tx, owner, &v) && !fn(arg, &v))
+			return LAPSE_OK;
+	}
+	return r;
+}
+
+/* Changing by hand */
+
+/* 1 = a live agent has this row, else LAPSE_ENOTFOUND. */
+static int find_live(struct tx *tx, const char *owner, const char *agent, struct row *ret)
+{
+	struct fleet *f = presence_fleet(tx->engine);
+	int r = find_row(tx, owner, agent, ret);
+
+	if (r <= 0)
+		return r < 0 ? r : LAPSE_ENOTFOUND;
+	uint32_t i = fleet_find(f, owner, agent);
+	if (i && fleet_at(f, i)->id == ret->id && fleet_fate(f, i, tx->now) == AGENT_EVICTED &&
+	    presence_is_due(ret->last_seen, f->evict_after, tx->now))
+		return LAPSE_ENOTFOUND;
+	return 1;
+}
+
+int presence_set_capabilities(struct tx *tx, const char *owner, const char *agent,
+			      const char *capabilities)
+{
+	struct row row;
+	int r = find_live(tx, owner, agent, &row);
+
+	if (r < 0)
+		return r;
+	r = change_capabilities(tx, owner, agent, row.capabilities, capabilities);
+	if (r < 0 || strcmp(row.capabilities, capabilities) == 0)
+		return r;
+	row.capabilities = arena_strdup(&tx->arena, capabilities);
+	remember_later(tx, owner, agent, &row, 0);
+	return update_row(tx, &row);
+}
+
+int presence_delete(struct tx *tx, const char *owner, const char *agent)
+{
+	struct row row;
+	int r = find_live(tx, owner, agent, &row);
+
+	if (r > 0)
+		r = presence_is_held(tx, owner, agent);
+	if (r != 0)
+		return r < 0 ? r : LAPSE_ECONFLICT;
+	uint32_t i = fleet_find(tx->engine->fleet, owner, agent);
+	lapse_ms last_seen = i ? fleet_at(tx->engine->fleet, i)->last_seen : row.last_seen;
+	r = presence_remove_rows(tx, row.id, owner, agent, INT64_MAX);
+	if (r > 0)
+		r = presence_announce(tx, EVENT_AGENT_DELETED, owner, agent, row.cluster,
+				      last_seen);
+	if (r < 0)
+		return r;
+	forget_later(tx, (struct farewell){ .id = row.id,
+					    .owner = owner,
+					    .agent = agent,
+					    .deadline = LAPSE_NEVER });
+	return LAPSE_OK;
+}
+
+/* Capabilities and who has them */
+
+static const struct db_stmt NAMES = {
+	"SELECT name, agents FROM capability_counts WHERE owner = $1 AND name > $2 ORDER BY name"
+};
+static const struct db_stmt AGENTS_WITH = {
+	"SELECT agent FROM capabilities WHERE owner = $1 AND name = $2 ORDER BY agent"
+};
+
+#define CORRECTED_MAX 10000 /* agents that are due and not yet removed, looked at for a count */
+
+static bool is_due_with(struct fleet *f, uint32_t i, const char *owner, const char *quoted,
+			lapse_ms now)
+{
+	const struct profile *p = fleet_profile(f, i);
+
+	return strcmp(p->owner, owner) == 0 && strstr(p->capabilities, quoted) &&
+	       fleet_fate(f, i, now) == AGENT_EVICTED;
+}
+
+/* Of the agents that the table has for a capability, those past their deadline: they stand at the
+ * front of the list, or are parked. */
+static int64_t count_gone(struct tx *tx, const char *owner, const char *name)
+{
+	struct fleet *f = presence_fleet(tx->engine);
+	struct buf CLEANUP(buf_done) quoted = { 0 };
+	int64_t gone = 0;
+	int left = CORRECTED_MAX;
+
+	json_text(&quoted, name);
+	for (uint32_t i = fleet_first(f); i && left-- > 0; i = fleet_next(f, i)) {
+		if (!presence_is_due(fleet_at(f, i)->base, f->evict_after, tx->now))
+			break;
+		gone += is_due_with(f, i, owner, buf_text(&quoted), tx->now);
+	}
+	for (uint32_t i = fleet_first_parked(f); i && left-- > 0; i = fleet_next(f, i))
+		gone += is_due_with(f, i, owner, buf_text(&quoted), tx->now);
+	return gone;
+}
+
+static int read_names(struct tx *tx, const char *owner, const char *capability,
+		      const struct capability_reader *reader)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &AGENTS_WITH);
+	int64_t left = reader->names_max;
+	int r = LAPSE_OK;
+
+	db_bind_text(&q, 1, owner);
+	db_bind_text(&q, 2, capability);
+	while (left > 0 && (r = db_step(&q)) > 0) {
+		struct agent_view v = { .agent = db_text(&q, 0) };
+		if (!complete_view(tx, owner, &v))
+			continue;
+		reader->name(reader->arg, v.agent);
+		left--;
+	}
+	return r < 0 ? r : LAPSE_OK;
+}
+
+int presence_capabilities(struct tx *tx, const char *owner, const char *after,
+			  const struct capability_reader *reader)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &NAMES);
+	int r;
+
+	db_bind_text(&q, 1, owner);
+	db_bind_text(&q, 2, after);
+	while ((r = db_step(&q)) > 0) {
+		const char *name = db_text(&q, 0);
+		int64_t agents = db_int(&q, 1) - count_gone(tx, owner, name);
+		if (agents <= 0)
+			continue;
+		if (!reader->begin(reader->arg, name, agents))
+			return LAPSE_OK;
+		r = read_names(tx, owner, name, reader);
+		if (r < 0)
+			return r;
+		reader->end(reader->arg);
+	}
+	return r;
+}
