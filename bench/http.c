@@ -33,7 +33,9 @@ static void http_render(struct request *r, const struct numbers *from, struct dr
 	if (r->has_body) {
 		bytes_reset(&r->scratch);
 		template_put(&r->body, from, draw, &r->scratch);
-		bytes_puts(out, "\r\nContent-Type: application/json\r\nContent-Length: ");
+		bytes_puts(out, "\r\nContent-Type: ");
+		bytes_puts(out, r->type);
+		bytes_puts(out, "\r\nContent-Length: ");
 		bytes_put_number(out, r->scratch.len, 0);
 	}
 	bytes_put(out, "\r\n\r\n", 4);

@@ -20,7 +20,7 @@
 
 /* The command line as written; load_init turns it into a struct load. */
 struct options {
-	const char *http, *resp, *method, *path, *body, *item;
+	const char *http, *resp, *method, *path, *body, *type, *item, *join;
 	const char *headers[REQUEST_HEADERS_MAX];
 	size_t header_count;
 	unsigned long long connections, requests, rate, spread, list, seed;
@@ -45,7 +45,8 @@ static const struct option_row ROWS[] = {
 	{ "resp", "HOST:PORT", "the peer, if it is Redis", OPTION_TEXT, AT(resp), 0 },
 	{ "method", "NAME", "of the HTTP request (POST with a body, else GET)", OPTION_TEXT, AT(method), 0 },
 	{ "path", "TEMPLATE", "of the HTTP request", OPTION_TEXT, AT(path), 0 },
-	{ "body", "TEMPLATE", "its JSON body", OPTION_TEXT, AT(body), 0 },
+	{ "body", "TEMPLATE", "its body", OPTION_TEXT, AT(body), 0 },
+	{ "type", "NAME", "media type of the body (application/json)", OPTION_TEXT, AT(type), 0 },
 	{ "header", "'NAME: V'", "one more header of it, up to 8", OPTION_HEADER, 0, 0 },
 	{ "connections", "N", "one request is under way on each (64)", OPTION_WHOLE, AT(connections), ENGINE_CONNECTIONS_MAX },
 	{ "seconds", "S", "how long to send (5, or 3600 with --requests)", OPTION_SECONDS, AT(seconds), 0 },
@@ -55,6 +56,7 @@ static const struct option_row ROWS[] = {
 	{ "spread", "N", "numbers in templates are 0 to N-1 (1)", OPTION_WHOLE, AT(spread), UINT32_MAX },
 	{ "list", "N", "items of a %L in a template (0)", OPTION_WHOLE, AT(list), UINT32_MAX },
 	{ "item", "TEMPLATE", "one item of it (%u)", OPTION_TEXT, AT(item), 0 },
+	{ "join", "TEXT", "what stands between two items (,)", OPTION_TEXT, AT(join), 0 },
 	{ "seed", "N", "of the random numbers (1)", OPTION_WHOLE, AT(seed), UINT64_MAX },
 	{ "allow-errors", "", "error answers are counted but do not fail the run", OPTION_FLAG, AT(allow_errors), 0 },
 	{ "help", "", "this text", OPTION_FLAG, AT(help), 0 },
@@ -70,7 +72,8 @@ static void print_usage(FILE *to)
 	for (size_t i = 0; i < ROWS_COUNT; i++)
 		fprintf(to, "  --%-13s %-9s  %s\n", ROWS[i].name, ROWS[i].value, ROWS[i].help);
 	fputs("\nIn templates: %u or %05u a random number below the spread, %n the place in the\n"
-	      "sequence modulo the spread, %L a list of distinct numbers, %% a percent sign.\n",
+	      "sequence modulo the spread, %L a list of distinct numbers, %% a percent sign.\n"
+	      "In an item %n goes on from item to item and from list to list.\n",
 	      to);
 }
 
@@ -162,6 +165,7 @@ static void request_http(struct request *r, const struct options *o, int extra)
 	r->method = o->method ? o->method : o->body ? "POST" : "GET";
 	r->host = o->http;
 	r->has_body = o->body != NULL;
+	r->type = o->type;
 	r->header_count = o->header_count;
 	memcpy(r->headers, o->headers, sizeof(r->headers));
 	template_parse(&r->path, o->path);
@@ -194,7 +198,8 @@ static void load_init(struct load *load, struct options *o, int count, char **ar
 		.allow_errors = o->allow_errors,
 	};
 	parse_address(o->http ? o->http : o->resp, &load->address);
-	numbers_init(&load->numbers, o->seed, (uint32_t)o->spread, (uint32_t)o->list, o->item);
+	numbers_init(&load->numbers, o->seed, (uint32_t)o->spread, (uint32_t)o->list, o->item,
+		     o->join);
 	if (o->http)
 		request_http(&load->request, o, count);
 	else
@@ -249,9 +254,13 @@ static void print_result(const struct load *load, const struct result *r)
 
 int main(int argc, char **argv)
 {
-	struct options o = {
-		.connections = 64, .spread = 1, .item = "%u", .seed = 1, .drain_s = 30
-	};
+	struct options o = { .connections = 64,
+			     .spread = 1,
+			     .type = "application/json",
+			     .item = "%u",
+			     .join = ",",
+			     .seed = 1,
+			     .drain_s = 30 };
 	static struct load load;
 	static struct result result;
 	const int rest = take_options(&o, argc, argv);

@@ -30,6 +30,7 @@ struct request {
 	struct template path;
 	struct template body;
 	bool has_body;
+	const char *type; /* of the body */
 
 	struct template args[REQUEST_ARGS_MAX];
 	size_t arg_count;

@@ -86,7 +86,7 @@ def alternate(bench, sides):
 # -- throughput: durable writes against Redis ------------------------------------------------------
 
 
-def measure(bench, server, arguments, messages_per_request=1):
+def measure(bench, server, arguments, messages_per_request=1, unit="messages"):
     """A closed loop of a few seconds on a fresh server, after a short one to warm it up."""
     closed = ["--connections", str(CONNECTIONS), "--seconds"]
     bench.load(server, [*closed, str(bench.scale.warm_s), *arguments])
@@ -94,18 +94,27 @@ def measure(bench, server, arguments, messages_per_request=1):
     result = bench.load(server, [*closed, str(bench.scale.seconds), *arguments])
     machine, user, system = (end - start for start, end in
                              zip((machine, user, system), (machine_cpu_s(), *server.cpu_s())))
-    others = machine - user - system - result["client_cpu_us"] * result["answered"] / 1e6
+    others = machine - user - system - client_cpu_s(result)
     messages = result["answered"] * messages_per_request
     return {
-        "messages/s": messages / result["seconds"],
+        f"{unit}/s": messages / result["seconds"],
         "CPU µs": (user + system) * 1e6 / messages,
         "user µs": user * 1e6 / messages,
         "system µs": system * 1e6 / messages,
         "client CPU µs": result["client_cpu_us"] / messages_per_request,
         "p50 µs": result["latency_us"]["p50"],
         "p99 µs": result["latency_us"]["p99"],
-        "machine used by others %": max(0, others) * 100 / result["seconds"] / os.cpu_count(),
+        "machine used by others %": share_of_machine(others, result["seconds"]),
     }
+
+
+def client_cpu_s(result):
+    return result["client_cpu_us"] * result["answered"] / 1e6
+
+
+def share_of_machine(cpu_s, seconds):
+    """CPU time as a percentage of what all cores could do in that many seconds."""
+    return max(0, cpu_s) * 100 / seconds / os.cpu_count()
 
 
 def xadd(bench):

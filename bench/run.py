@@ -19,13 +19,18 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import agent_rows  # noqa: E402
+import fleets  # noqa: E402
 import profile_post  # noqa: E402
+import rows as message_rows  # noqa: E402
 import stores  # noqa: E402
-from rows import ROWS, number  # noqa: E402
+from rows import number  # noqa: E402
 from servers import BenchError, Load  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DISK_FREE_MIN = 4 << 30
+#: name → function, in the order they run
+ROWS = {**message_rows.ROWS, **agent_rows.ROWS}
 
 
 @dataclasses.dataclass
@@ -42,10 +47,13 @@ class Scale:
     live_many: int = 1_000_000
     due_many: int = 1_000_000
     prune_max_s: int = 600
+    agents: int = 1_000_000
+    silence_s: int = 12  # what evicts an agent, where a row waits for it
+    redis_lag_s: int = 60  # how long Redis is given to notice, all rounds together
 
 
 QUICK = Scale(rounds=1, warm_s=0.3, seconds=1.5, quiet_s=2, counted=1000, live_many=100_000,
-              due_many=100_000, prune_max_s=120)
+              due_many=100_000, prune_max_s=120, agents=100_000, silence_s=8, redis_lag_s=20)
 
 
 class Bench:
@@ -59,6 +67,7 @@ class Bench:
         self.data = os.path.join(build, "bench-data")
         self.row = ""
         self.stores = {}
+        self.known_fleet = None
         if not os.access(self.lapsed, os.X_OK):
             raise BenchError(f"{self.lapsed} is missing: run make first")
         shutil.rmtree(self.data, ignore_errors=True)
@@ -92,6 +101,13 @@ class Bench:
         if (due, live) not in self.stores:
             self.stores[due, live] = stores.build(self, f"store-{due}-{live}", due, live)
         return self.stores[due, live]
+
+
+    def fleet(self):
+        """A stopped store that knows `scale.agents` agents, made once a run; rows work on copies."""
+        if not self.known_fleet:
+            self.known_fleet = fleets.build(self, "fleet", self.scale.agents)
+        return self.known_fleet
 
 
 def find(build, *names):

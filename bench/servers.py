@@ -7,6 +7,7 @@ address, the end by SIGTERM. `Lapse` can also be started in another time (libfak
 """
 import glob
 import http.client
+import itertools
 import json
 import os
 import re
@@ -19,6 +20,7 @@ import time
 START_MAX_S = 30
 STOP_MAX_S = 30
 LOAD_MAX_S = 900
+PIPELINED = 1000
 DAY_MS = 24 * 3600 * 1000
 HZ = os.sysconf("SC_CLK_TCK")
 
@@ -71,6 +73,11 @@ class Server:
             fields = stat.read().rpartition(")")[2].split()
         return int(fields[11]) / HZ, int(fields[12]) / HZ
 
+    def rss_bytes(self, kind="VmRSS"):
+        """Resident memory; `kind` = RssAnon is the part without mapped files."""
+        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as status:
+            return int(re.search(rf"{kind}:\s+(\d+) kB", status.read())[1]) * 1024
+
 
 class Lapse(Server):
     """lapsed. Its periodic sweeps are a day apart, so that nothing runs that a row did not ask for."""
@@ -83,9 +90,11 @@ class Lapse(Server):
             self.ready_max_s = 10 * START_MAX_S
         command = [*tool, binary, "--data-dir", directory, "--listen", "127.0.0.1:0",
                    "--message-sweep-ms", str(DAY_MS), "--housekeeping-sweep-ms", str(DAY_MS),
-                   *settings]
+                   "--agent-sweep-ms", str(DAY_MS), *settings]
+        start = time.monotonic()
         self.start(command, faked(fake_time), stdout=subprocess.PIPE)
         self.address = self.await_ready()
+        self.ready_s = time.monotonic() - start  # from its start to the line that says so
 
     def await_ready(self):
         line = read_line(self.process.stdout, self.ready_max_s)
@@ -126,19 +135,20 @@ class Lapse(Server):
 
 class Redis(Server):
     """Redis as durable as lapse: every write is synced before it is answered. No snapshots and no
-    rewriting of its log: both would only slow it down during a run."""
+    rewriting of its log: both would only slow it down during a run. Or not durable at all, without
+    a log, where lapse works in memory too."""
 
     name = "redis"
 
-    def __init__(self, directory, tool=()):
+    def __init__(self, directory, tool=(), durable=True):
         super().__init__(directory)
         if tool:
             self.ready_max_s = 10 * START_MAX_S
         port = free_port()
         with open(self.log_path, "ab") as log:
             self.start([*tool, "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir",
-                        directory, "--appendonly", "yes", "--appendfsync", "always", "--save", "",
-                        "--auto-aof-rewrite-percentage", "0"], stdout=log)
+                        directory, "--appendonly", "yes" if durable else "no", "--appendfsync",
+                        "always", "--save", "", "--auto-aof-rewrite-percentage", "0"], stdout=log)
         self.address = f"127.0.0.1:{port}"
         self.await_ready(port)
 
@@ -156,6 +166,43 @@ class Redis(Server):
         self.process.kill()
         self.process.wait()
         raise BenchError(f"redis-server did not start\n{self.log_tail()}")
+
+    def connect(self, timeout_s=START_MAX_S):
+        """A connection for inline commands, as a file."""
+        host, port = self.address.split(":")
+        with socket.create_connection((host, int(port)), timeout=timeout_s) as client:
+            return client.makefile("rwb")
+
+    def command(self, text):
+        """One inline command with a simple or a bulk answer, as text."""
+        with self.connect() as link:
+            link.write(text.encode() + b"\r\n")
+            link.flush()
+            answer = link.readline().decode().strip()
+            if answer.startswith("-"):
+                raise BenchError(f"redis: {text}: {answer}")
+            return link.read(int(answer[1:])).decode() if answer.startswith("$") else answer[1:]
+
+    def command_many(self, commands):
+        """Inline commands that answer +OK, many under way at once: how to fill it quickly."""
+        with self.connect() as link:
+            for some in chunks(commands, PIPELINED):
+                link.write("".join(text + "\r\n" for text in some).encode())
+                link.flush()
+                for text in some:
+                    answer = link.readline()
+                    if answer != b"+OK\r\n":
+                        raise BenchError(f"redis: {text}: {answer!r}")
+
+    def info(self, name):
+        return int(re.search(rf"{name}:(\d+)", self.command("INFO"))[1])
+
+
+def chunks(items, size):
+    """Lists of at most `size` items, in order."""
+    items = iter(items)
+    while some := list(itertools.islice(items, size)):
+        yield some
 
 
 def machine_cpu_s():

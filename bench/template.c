@@ -69,10 +69,11 @@ static void put_list(const struct numbers *from, struct draw draw, struct bytes 
 {
 	for (uint32_t i = 0; i < from->list; i++) {
 		const uint64_t number = draw.random + (uint64_t)i * LIST_STEP;
+		const uint64_t place = (uint64_t)draw.sequence * from->list + i;
 		const struct draw of_item = { .random = (uint32_t)(number % from->spread),
-					      .sequence = draw.sequence };
+					      .sequence = (uint32_t)(place % from->spread) };
 		if (i > 0)
-			bytes_put(out, ",", 1);
+			bytes_puts(out, from->join);
 		template_put(&from->item, from, of_item, out);
 	}
 }
@@ -100,9 +101,11 @@ void template_put(const struct template *t, const struct numbers *from, struct d
 }
 
 void numbers_init(struct numbers *n, uint64_t seed, uint32_t spread, uint32_t list,
-		  const char *item)
+		  const char *item, const char *join)
 {
-	*n = (struct numbers){ .state = seed ? seed : 1, .spread = spread, .list = list };
+	*n = (struct numbers){
+		.state = seed ? seed : 1, .spread = spread, .list = list, .join = join
+	};
 	template_parse(&n->item, item);
 	for (size_t i = 0; i < n->item.count; i++)
 		if (n->item.parts[i].kind == PART_LIST)

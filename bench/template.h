@@ -4,7 +4,8 @@
  *
  *   %u  %05u   the request's random number below `spread`, the same one in all its texts
  *   %n  %05n   the request's place in the sequence, modulo `spread`
- *   %L         `list` items joined by commas: the item template with `list` distinct numbers
+ *   %L         `list` items with `join` between them: the item template with `list` distinct
+ *              numbers; its %n goes on from item to item and from list to list
  *   %%         a percent sign
  *
  * Call order: template_parse once, then for each request numbers_draw and template_put.
@@ -44,6 +45,7 @@ struct numbers {
 	uint32_t spread;   /* numbers are 0 … spread - 1 */
 	uint32_t list;     /* items in a list, at most spread */
 	struct template item;
+	const char *join; /* between two items, borrowed from the command line */
 };
 
 /* The numbers of one request. */
@@ -58,7 +60,7 @@ void template_put(const struct template *t, const struct numbers *from, struct d
 		  struct bytes *out);
 
 void numbers_init(struct numbers *n, uint64_t seed, uint32_t spread, uint32_t list,
-		  const char *item);
+		  const char *item, const char *join);
 struct draw numbers_draw(struct numbers *n);
 
 #endif

@@ -108,6 +108,23 @@ class Templates(unittest.TestCase):
             self.assertEqual(len(set(agents)), 100)
             self.assertLess(max(agents), "agent-01000")
 
+    def test_lines_of_a_list_follow_each_other(self):
+        with Server(lambda _: [OK]) as s:
+            status, _, stderr = load("--http", s.address, "--path", "/", "--type", "text/csv", "--body",
+                                     "%L\n", "--list", "4", "--item", "agent-%03n,c", "--join", "\n",
+                                     "--spread", "10", "--requests", "5", "--connections", "1")
+        self.assertEqual(status, 0, stderr)
+        for head, _ in s.requests:
+            self.assertIn(b"\r\nContent-Type: text/csv\r\n", head)
+        self.assertEqual(b"".join(body for _, body in s.requests).decode(),
+                         "".join(f"agent-{place % 10:03d},c\n" for place in range(20)))
+
+    def test_a_body_is_json_unless_told(self):
+        with Server(lambda _: [OK]) as s:
+            load("--http", s.address, "--path", "/", "--body", "{}", "--requests", "1",
+                 "--connections", "1")
+        self.assertIn(b"\r\nContent-Type: application/json\r\n", s.requests[0][0])
+
     def test_the_same_seed_sends_the_same(self):
         sent = []
         for seed in "4", "4", "5":

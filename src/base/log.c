@@ -36,25 +36,36 @@ void log_open(const struct log *log, struct buf *line, enum log_level level, con
 	json_put_text(line, "event", event);
 }
 
-static void write_line(const struct log *log, struct buf *line)
+void log_keep(const struct log *log, struct buf *line, struct buf *lines)
 {
-	if (log->sink) {
-		log->sink(log->sink_arg, buf_text(line));
-		return;
+	if (line->len && line->data[0] == '{') {
+		json_end(line, '}');
+		if (log->sink) {
+			log->sink(log->sink_arg, buf_text(line));
+		} else {
+			buf_add(lines, line->data, line->len);
+			buf_putc(lines, '\n');
+		}
 	}
-	buf_putc(line, '\n');
-	/* A log that cannot be written has nowhere to complain. */
-	ssize_t ignored = write(log->fd, line->data, line->len);
-	(void)ignored;
+	buf_done(line);
+}
+
+void log_flush(const struct log *log, struct buf *lines)
+{
+	if (lines->len > 0) {
+		/* A log that cannot be written has nowhere to complain. */
+		ssize_t ignored = write(log->fd, lines->data, lines->len);
+		(void)ignored;
+	}
+	buf_done(lines);
 }
 
 void log_close(const struct log *log, struct buf *line)
 {
-	if (line->len && line->data[0] == '{') {
-		json_end(line, '}');
-		write_line(log, line);
-	}
-	buf_done(line);
+	struct buf lines = { 0 };
+
+	log_keep(log, line, &lines);
+	log_flush(log, &lines);
 }
 
 void log_message(const struct log *log, enum log_level level, const char *event, const char *format,

@@ -31,6 +31,11 @@ struct log {
 void log_open(const struct log *log, struct buf *line, enum log_level level, const char *event);
 void log_close(const struct log *log, struct buf *line);
 
+/* log_close() for many lines at once: keeps the line in `lines`, and log_flush() writes them with
+ * one write() and releases the buffer. */
+void log_keep(const struct log *log, struct buf *line, struct buf *lines);
+void log_flush(const struct log *log, struct buf *lines);
+
 /* A line with nothing but a message. */
 void log_message(const struct log *log, enum log_level level, const char *event, const char *format,
 		 ...) __attribute__((format(printf, 4, 5)));

@@ -40,7 +40,7 @@ static void on_engine_timer(uv_timer_t *t)
 {
 	struct daemon *d = CONTAINER_OF(t, struct daemon, engine_timer);
 
-	d->engine.crowded = d->server.busy > 0;
+	d->engine.crowded = server_is_crowded(&d->server);
 	if (!d->stopping)
 		engine_tick(&d->engine);
 }

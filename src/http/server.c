@@ -17,6 +17,7 @@
 /* Memory of a connection beside the request's headers. libmicrohttpd clears all of it for every
  * request, so it is as small as the answer's own headers and a piece of body allow. */
 #define HEADER_ROOM 4096
+#define CROWDED_US 10000  /* a store that was used within this time is wanted again */
 #define LATE_CHECK_MS 100 /* how exactly late connections are noticed */
 
 struct connection {
@@ -317,6 +318,11 @@ void server_quiesce(struct server *s)
 	server_kick(s);
 }
 
+bool server_is_crowded(const struct server *s)
+{
+	return s->syncing || !list_empty(&s->queue) || now_us(s) - s->last_turn < CROWDED_US;
+}
+
 bool server_is_idle(const struct server *s)
 {
 	return s->busy == 0 && !s->syncing && streams_are_idle(s) && list_empty(&s->queue) &&
@@ -333,8 +339,10 @@ void server_stop(struct server *s)
 	MHD_stop_daemon(s->mhd);
 	if (s->ok)
 		MHD_destroy_response(s->ok);
-	for (struct list *l; (l = list_shift(&s->spare));)
+	for (struct list *l = s->spare.next, *next; l != &s->spare; l = next) {
+		next = l->next;
 		free(CONTAINER_OF(l, struct request, link));
+	}
 	streams_done(s);
 	s->mhd = NULL;
 }

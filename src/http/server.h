@@ -52,7 +52,8 @@ struct server {
 	struct list waiting;     /* requests that wait */
 	struct list connections; /* those without a complete request, longest first */
 	int64_t connections_count;
-	int64_t busy; /* requests complete and not answered to the end */
+	lapse_us last_turn; /* monotonic: when requests last used the store */
+	int64_t busy;       /* requests complete and not answered to the end */
 
 	struct streams *streams;
 	struct list spare; /* requests to be used again */
@@ -74,6 +75,10 @@ struct server_config {
 int server_start(struct server *s, const struct server_config *config, struct problem *p);
 void server_quiesce(struct server *s);
 bool server_is_idle(const struct server *s);
+
+/* Whether requests want the store now, or did a moment ago. One that only waits does not. */
+bool server_is_crowded(const struct server *s);
+
 void server_stop(struct server *s);
 
 /* For http/turn.c and http/request.c. */

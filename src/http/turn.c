@@ -299,12 +299,13 @@ bool turn_run(struct server *s)
 	if (s->syncing) /* reads too: they must not show what may still be lost */
 		return worked;
 	n = take(s, TX_READ, batch);
-	worked |= n > 0;
+	s->turn->n = take(s, TX_WRITE, s->turn->batch);
+	if (n + s->turn->n == 0)
+		return worked;
+	s->last_turn = clock_mono(s->engine->clock);
 	if (n > 0)
 		run_reads(s, batch, n);
-	s->turn->n = take(s, TX_WRITE, s->turn->batch);
-	worked |= s->turn->n > 0;
 	if (s->turn->n > 0)
 		run_writes(s);
-	return worked;
+	return true;
 }

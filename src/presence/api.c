@@ -271,7 +271,7 @@ static bool find_entries(struct call *c, struct fleet *f, lapse_ms now, uint32_t
 	json_t *entry;
 
 	json_array_foreach (c->body, i, entry) {
-		struct beat b;
+		struct beat b = { 0 };
 		if (decode_entry(c, entry, &b) < 0)
 			return false;
 		agents[i] = fleet_find(f, c->owner, b.agent);

@@ -121,8 +121,9 @@ struct check {
 	struct tx *tx;
 	struct fleet *fleet;
 	lapse_ms now;
-	bool open;  /* the breaker: nobody goes who was no suspect before */
-	bool holds; /* there are holds on agents at all */
+	struct buf *lines; /* of the log, written after the commit */
+	bool open;         /* the breaker: nobody goes who was no suspect before */
+	bool holds;        /* there are holds on agents at all */
 	int64_t evicted;
 };
 
@@ -172,7 +173,7 @@ static int settle_one(struct check *c, uint32_t i, int64_t *evicted)
 		move_later(c, park_effect, i, true);
 	if (held != 0)
 		return held < 0 ? held : LAPSE_OK;
-	int r = presence_evict(c->tx, c->fleet, i, c->now);
+	int r = presence_evict(c->tx, c->fleet, i, c->now, c->lines);
 	*evicted += r > 0;
 	return r < 0 ? r : LAPSE_OK;
 }
@@ -241,11 +242,17 @@ static bool is_due(const struct check *c, uint32_t i)
 	return i && presence_is_due(fleet_at(c->fleet, i)->base, c->fleet->evict_after, c->now);
 }
 
+static void flush_effect(struct engine *e, void *arg)
+{
+	log_flush(e->log, arg);
+}
+
 static int settle_due(struct check *c, lapse_us stop, bool *ret_more)
 {
 	uint32_t agents[STEP_AGENTS], i = fleet_first(c->fleet);
 	int r = LAPSE_OK;
 
+	c->lines = tx_alloc(c->tx, sizeof(*c->lines));
 	while (r == LAPSE_OK && is_due(c, i)) {
 		size_t n = 0;
 		for (; n < STEP_AGENTS && is_due(c, i); i = fleet_next(c->fleet, i))
@@ -254,6 +261,7 @@ static int settle_due(struct check *c, lapse_us stop, bool *ret_more)
 		if (clock_mono(c->tx->engine->clock) >= stop)
 			break;
 	}
+	tx_effect(c->tx, flush_effect, c->lines);
 	*ret_more = is_due(c, i);
 	return r;
 }

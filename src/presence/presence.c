@@ -188,6 +188,10 @@ int presence_announce(struct tx *tx, enum event_kind kind, const char *owner, co
 static const struct db_stmt CAPABILITIES_OF = {
 	"SELECT capabilities FROM agents WHERE id = $1 AND last_seen < $2"
 };
+/* Without capabilities, as many are: one statement instead of two. */
+static const struct db_stmt DELETE_BARE = {
+	"DELETE FROM agents WHERE id = $1 AND last_seen < $2 AND capabilities = '[]'"
+};
 static const struct db_stmt DELETE = { "DELETE FROM agents WHERE id = $1 AND last_seen < $2" };
 
 /* 1 = there is such a row; the set in the transaction's memory. */
@@ -203,25 +207,33 @@ static int capabilities_of(struct tx *tx, int64_t id, lapse_ms cutoff, const cha
 	return r;
 }
 
+/* 1 = the row went, 0 = there is none that the statement means. */
+static int delete_row(struct tx *tx, const struct db_stmt *stmt, int64_t id, lapse_ms cutoff)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, stmt);
+
+	db_bind_int(&q, 1, id);
+	db_bind_int(&q, 2, cutoff);
+	int r = db_run(&q);
+	if (r < 0 || db_changed(&q) == 0)
+		return r;
+	tx_count(tx, "agents", -1);
+	return 1;
+}
+
 int presence_remove_rows(struct tx *tx, int64_t id, const char *owner, const char *agent,
 			 lapse_ms cutoff)
 {
 	const char *capabilities = "[]";
-	int r = capabilities_of(tx, id, cutoff, &capabilities);
+	int r = delete_row(tx, &DELETE_BARE, id, cutoff);
 
+	if (r != 0)
+		return r;
+	r = capabilities_of(tx, id, cutoff, &capabilities);
 	if (r <= 0)
 		return r;
 	r = change_capabilities(tx, owner, agent, capabilities, "[]");
-	if (r < 0)
-		return r;
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &DELETE);
-	db_bind_int(&q, 1, id);
-	db_bind_int(&q, 2, cutoff);
-	r = db_run(&q);
-	if (r < 0)
-		return r;
-	tx_count(tx, "agents", -1);
-	return 1;
+	return r < 0 ? r : delete_row(tx, &DELETE, id, cutoff);
 }
 
 /* What the memory learns once the transaction has committed. */
@@ -270,6 +282,8 @@ static void remember_later(struct tx *tx, const char *owner, const char *agent,
 
 struct farewell {
 	int64_t id;
+	uint32_t index;    /* where the memory had it, 0 = unknown */
+	struct buf *lines; /* for the log line, NULL = at once */
 	const char *owner, *agent;
 	lapse_ms last_seen;
 	lapse_ms deadline; /* LAPSE_NEVER = nobody evicted it, somebody asked */
@@ -278,9 +292,11 @@ struct farewell {
 static void forget(struct engine *e, void *arg)
 {
 	const struct farewell *g = arg;
-	uint32_t i = fleet_find(e->fleet, g->owner, g->agent);
+	uint32_t i = g->index;
 	struct buf line;
 
+	if (!i || fleet_at(e->fleet, i)->id != g->id)
+		i = fleet_find(e->fleet, g->owner, g->agent);
 	if (i && fleet_at(e->fleet, i)->id == g->id)
 		fleet_remove(e->fleet, i);
 	if (g->deadline == LAPSE_NEVER)
@@ -291,7 +307,10 @@ static void forget(struct engine *e, void *arg)
 	json_put_text(&line, "agent_id", g->agent);
 	json_put_time(&line, "last_seen", g->last_seen);
 	json_put_text(&line, "owner", g->owner);
-	log_close(e->log, &line);
+	if (g->lines)
+		log_keep(e->log, &line, g->lines);
+	else
+		log_close(e->log, &line);
 }
 
 static void forget_later(struct tx *tx, struct farewell g)
@@ -304,11 +323,13 @@ static void forget_later(struct tx *tx, struct farewell g)
 	tx_effect(tx, forget, copy);
 }
 
-int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now)
+int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now, struct buf *lines)
 {
 	const struct agent *a = fleet_at(f, i);
 	const struct profile *profile = fleet_profile(f, i);
 	struct farewell g = { .id = a->id,
+			      .index = i,
+			      .lines = lines,
 			      .owner = profile->owner,
 			      .agent = agent_name(a),
 			      .last_seen = a->last_seen,
@@ -463,93 +484,8 @@ int presence_beat(struct tx *tx, const char *owner, const struct beat *b, struct
 	if (r == 0)
 		return change_agent(tx, owner, b, &row);
 	if (r > 0)
-		r = presence_evict(tx, f, fleet_find(f, owner, b->agent), tx->now);
+		r = presence_evict(tx, f, fleet_find(f, owner, b->agent), tx->now, NULL);
 	return r < 0 ? r : add_agent(tx, owner, b, p);
-}
-
-/* Reading */
-
-/* Fills in what the memory knows; false = it is not to be shown. A row the memory does not know
- * was written by this very transaction, and is live. */
-static bool complete_view(struct tx *tx, const char *owner, struct agent_view *v)
-{
-	struct fleet *f = presence_fleet(tx->engine);
-	uint32_t i = fleet_find(f, owner, v->agent);
-
-	if (!i) {
-		v->expires_at = presence_deadline(v->last_seen, f->evict_after);
-		return true;
-	}
-	enum agent_fate fate = fleet_fate(f, i, tx->now);
-	if (fate == AGENT_EVICTED)
-		return false;
-	const struct agent *a = fleet_at(f, i);
-	v->last_seen = a->last_seen > v->last_seen ? a->last_seen : v->last_seen;
-	v->expires_at = presence_deadline(a->base, f->evict_after);
-	v->suspect = fate == AGENT_SUSPECTED;
-	return true;
-}
-
-int presence_get(struct tx *tx, const char *owner, const char *agent, agent_fn *fn, void *arg)
-{
-	struct row row;
-	int r = find_row(tx, owner, agent, &row);
-
-	if (r <= 0)
-		return r < 0 ? r : LAPSE_ENOTFOUND;
-	struct agent_view v = { .agent = agent,
-				.cluster = row.cluster,
-				.capabilities = row.capabilities,
-				.first_seen = row.first_seen,
-				.last_seen = row.last_seen };
-	if (!complete_view(tx, owner, &v))
-		return LAPSE_ENOTFOUND;
-	fn(arg, &v);
-	return LAPSE_OK;
-}
-
-#define VIEW "a.agent, a.cluster_id, a.capabilities, a.first_seen, a.last_seen"
-static const struct db_stmt LIST = { "SELECT " VIEW " FROM agents AS a WHERE a.owner = $1 "
-				     "AND a.agent > $2 ORDER BY a.agent" };
-static const struct db_stmt LIST_CLUSTER = {
-	"SELECT " VIEW " FROM agents AS a WHERE a.owner = $1 AND a.agent > $2 "
-	"AND a.cluster_id = $3 ORDER BY a.agent"
-};
-#define ABLE                                                                                       \
-	"SELECT " VIEW " FROM capabilities AS c JOIN agents AS a ON a.owner = c.owner "            \
-	"AND a.agent = c.agent WHERE c.owner = $1 AND c.agent > $2 AND c.name = $3 "
-static const struct db_stmt LIST_ABLE = { ABLE "ORDER BY c.agent" };
-static const struct db_stmt LIST_BOTH = { ABLE "AND a.cluster_id = $4 ORDER BY c.agent" };
-
-static const struct db_stmt *list_stmt(const char *cluster, const char *capability)
-{
-	if (capability)
-		return cluster ? &LIST_BOTH : &LIST_ABLE;
-	return cluster ? &LIST_CLUSTER : &LIST;
-}
-
-int presence_list(struct tx *tx, const char *owner, const char *cluster, const char *capability,
-		  const char *after, agent_fn *fn, void *arg)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, list_stmt(cluster, capability));
-	int r;
-
-	db_bind_text(&q, 1, owner);
-	db_bind_text(&q, 2, after);
-	if (capability)
-		db_bind_text(&q, 3, capability);
-	if (cluster)
-		db_bind_text(&q, capability ? 4 : 3, cluster);
-	while ((r = db_step(&q)) > 0) {
-		struct agent_view v = { .agent = db_text(&q, 0),
-					.cluster = db_text(&q, 1),
-					.capabilities = db_text(&q, 2),
-					.first_seen = db_int(&q, 3),
-					.last_seen = db_int(&q, 4) };
-		if (complete_view(tx, owner, &v) && !fn(arg, &v))
-			return LAPSE_OK;
-	}
-	return r;
 }
 
 /* Changing by hand */
@@ -607,86 +543,4 @@ int presence_delete(struct tx *tx, const char *owner, const char *agent)
 					    .agent = agent,
 					    .deadline = LAPSE_NEVER });
 	return LAPSE_OK;
-}
-
-/* Capabilities and who has them */
-
-static const struct db_stmt NAMES = {
-	"SELECT name, agents FROM capability_counts WHERE owner = $1 AND name > $2 ORDER BY name"
-};
-static const struct db_stmt AGENTS_WITH = {
-	"SELECT agent FROM capabilities WHERE owner = $1 AND name = $2 ORDER BY agent"
-};
-
-#define CORRECTED_MAX 10000 /* agents that are due and not yet removed, looked at for a count */
-
-static bool is_due_with(struct fleet *f, uint32_t i, const char *owner, const char *quoted,
-			lapse_ms now)
-{
-	const struct profile *p = fleet_profile(f, i);
-
-	return strcmp(p->owner, owner) == 0 && strstr(p->capabilities, quoted) &&
-	       fleet_fate(f, i, now) == AGENT_EVICTED;
-}
-
-/* Of the agents that the table has for a capability, those past their deadline: they stand at the
- * front of the list, or are parked. */
-static int64_t count_gone(struct tx *tx, const char *owner, const char *name)
-{
-	struct fleet *f = presence_fleet(tx->engine);
-	struct buf CLEANUP(buf_done) quoted = { 0 };
-	int64_t gone = 0;
-	int left = CORRECTED_MAX;
-
-	json_text(&quoted, name);
-	for (uint32_t i = fleet_first(f); i && left-- > 0; i = fleet_next(f, i)) {
-		if (!presence_is_due(fleet_at(f, i)->base, f->evict_after, tx->now))
-			break;
-		gone += is_due_with(f, i, owner, buf_text(&quoted), tx->now);
-	}
-	for (uint32_t i = fleet_first_parked(f); i && left-- > 0; i = fleet_next(f, i))
-		gone += is_due_with(f, i, owner, buf_text(&quoted), tx->now);
-	return gone;
-}
-
-static int read_names(struct tx *tx, const char *owner, const char *capability,
-		      const struct capability_reader *reader)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &AGENTS_WITH);
-	int64_t left = reader->names_max;
-	int r = LAPSE_OK;
-
-	db_bind_text(&q, 1, owner);
-	db_bind_text(&q, 2, capability);
-	while (left > 0 && (r = db_step(&q)) > 0) {
-		struct agent_view v = { .agent = db_text(&q, 0) };
-		if (!complete_view(tx, owner, &v))
-			continue;
-		reader->name(reader->arg, v.agent);
-		left--;
-	}
-	return r < 0 ? r : LAPSE_OK;
-}
-
-int presence_capabilities(struct tx *tx, const char *owner, const char *after,
-			  const struct capability_reader *reader)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &NAMES);
-	int r;
-
-	db_bind_text(&q, 1, owner);
-	db_bind_text(&q, 2, after);
-	while ((r = db_step(&q)) > 0) {
-		const char *name = db_text(&q, 0);
-		int64_t agents = db_int(&q, 1) - count_gone(tx, owner, name);
-		if (agents <= 0)
-			continue;
-		if (!reader->begin(reader->arg, name, agents))
-			return LAPSE_OK;
-		r = read_names(tx, owner, name, reader);
-		if (r < 0)
-			return r;
-		reader->end(reader->arg);
-	}
-	return r;
 }

@@ -85,8 +85,9 @@ int presence_announce(struct tx *tx, enum event_kind kind, const char *owner, co
 int presence_is_held(struct tx *tx, const char *owner, const char *agent); /* 1 or 0 */
 
 /* Evicts the agent with this index: rows, event, and by effect the memory, the log line and the
- * lag. 1 = evicted, 0 = it was not there any more. */
-int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now);
+ * lag. 1 = evicted, 0 = it was not there any more. `lines` (from tx_alloc) keeps the log line for
+ * an effect of the caller that flushes them all; NULL = it is written at once. */
+int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now, struct buf *lines);
 
 extern const struct bound AGENT_BOUND;
 

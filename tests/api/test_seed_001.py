@@ -26,6 +26,7 @@ def clock(tmp_path):
 
 @pytest.fixture
 def daemon(start, clock):
+    # Time that leaps with all its clocks makes an idle connection late, too.
     return start(clock=clock, request_timeout_ms=HOUR_MS)
 
 
