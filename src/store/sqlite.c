@@ -2,8 +2,9 @@
 /*
  * SQLite behind db.h. The only file that knows SQLite.
  *
- * Write-ahead log, synchronous=FULL, foreign settings off: see docs/adr/0003. Autocheckpoints are
- * off because a checkpoint's fsync must not run on the loop; store/checkpoint.c does them.
+ * Write-ahead log; the writer commits lazily and store/syncer.c syncs: docs/adr/0003.
+ * Autocheckpoints are off because a checkpoint's fsync must not run on the loop; store/checkpoint.c
+ * does them.
  */
 #include <assert.h>
 #include <sqlite3.h>
