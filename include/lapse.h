@@ -83,6 +83,8 @@ extern "C" {
 	X(EVERSION, 21, "the store belongs to a newer version")                                    \
 	X(EPRECONDITION, 23, "the resource has changed")                                           \
 	X(ESYNC, 24, "the disk lost what it was told to sync")                                     \
+	X(ERANGE, 25, "no such part of it")                                                        \
+	X(EUPSTREAM, 26, "the server behind it failed")                                            \
 	X(EUNKNOWN, 22, "the outcome of the commit is unknown")
 
 #define LAPSE_ERROR_MEMBER(name, number, text) LAPSE_##name = -(number),

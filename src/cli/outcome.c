@@ -21,6 +21,7 @@ enum outcome outcome_of_error(int err)
 	case LAPSE_EFULL:
 	case LAPSE_EIO:
 	case LAPSE_ESYNC:
+	case LAPSE_EUPSTREAM:
 	case LAPSE_EUNKNOWN:
 		return OUTCOME_UNAVAILABLE;
 	case LAPSE_EINVAL:
@@ -33,6 +34,7 @@ enum outcome outcome_of_error(int err)
 	case LAPSE_EUNPROCESSABLE:
 	case LAPSE_ELIMIT:
 	case LAPSE_EHEADERS:
+	case LAPSE_ERANGE:
 	case LAPSE_EBUSY:
 	case LAPSE_ECORRUPT:
 	case LAPSE_EVERSION:

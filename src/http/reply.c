@@ -30,6 +30,8 @@ int http_status_of(enum lapse_error err)
 		return 413;
 	case LAPSE_EMEDIATYPE:
 		return 415;
+	case LAPSE_ERANGE:
+		return 416;
 	case LAPSE_EUNPROCESSABLE:
 		return 422;
 	case LAPSE_ELIMIT:
@@ -38,6 +40,8 @@ int http_status_of(enum lapse_error err)
 		return 431;
 	case LAPSE_EINTERNAL:
 		return 500;
+	case LAPSE_EUPSTREAM:
+		return 502;
 	case LAPSE_EUNAVAILABLE:
 	case LAPSE_EBUSY:
 	case LAPSE_ERETRY:
@@ -79,6 +83,8 @@ const char *http_code_of(enum lapse_error err)
 		return "too_large";
 	case LAPSE_EMEDIATYPE:
 		return "unsupported_media_type";
+	case LAPSE_ERANGE:
+		return "range_not_satisfiable";
 	case LAPSE_EUNPROCESSABLE:
 		return "unprocessable";
 	case LAPSE_ELIMIT:
@@ -87,6 +93,8 @@ const char *http_code_of(enum lapse_error err)
 		return "headers_too_large";
 	case LAPSE_EINTERNAL:
 		return "internal";
+	case LAPSE_EUPSTREAM:
+		return "upstream_error";
 	case LAPSE_EUNAVAILABLE:
 	case LAPSE_EBUSY:
 	case LAPSE_ERETRY:

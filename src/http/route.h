@@ -53,7 +53,7 @@ struct route {
 
 extern const struct route ROUTES[];
 extern const size_t ROUTES_COUNT;
-#define ROUTES_MAX 64 /* rows the metrics have room for */
+#define ROUTES_MAX 128 /* rows the metrics have room for */
 
 /* Finds the row for method and path (not decoded; HEAD counts as GET) and copies the decoded
  * parameters into the arena. LAPSE_ENOTFOUND; LAPSE_EMETHOD with the methods that exist in `allow`;
