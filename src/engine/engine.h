@@ -76,8 +76,9 @@ struct engine_config {
 	const struct settings *settings;
 	const struct clock *clock; /* the machine's, or a test's */
 	const struct log *log;
-	const struct bound *const *bounds;      /* ends with NULL */
-	const struct scheduler_def *schedulers; /* ends with a row without a name */
+	const struct bound *const *bounds;          /* ends with NULL */
+	const struct scheduler_def *schedulers;     /* ends with a row without a name */
+	const struct cleanup_kind *const *cleanups; /* ends with NULL */
 };
 
 /* Locks the data directory, opens and migrates the store, loads what is kept in memory. */
