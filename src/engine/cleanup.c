@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "engine/follow.h"
 #include "engine/tx.h"
 
 #define FILES_AT_ONCE 8
@@ -43,6 +44,7 @@ void cleaner_init(struct cleaner *c, const struct cleanup_kind *const *kinds)
 {
 	*c = (struct cleaner){ 0 };
 	list_init(&c->settled);
+	list_init(&c->followers);
 	for (; *kinds; kinds++) {
 		assert(c->kinds_count < CLEANUP_KINDS_MAX);
 		assert((*kinds)->running_max <= CLEANUP_RUNNING_MAX);
@@ -124,7 +126,7 @@ static const struct db_stmt FIND_DEAD = {
 static const struct db_stmt ADD = {
 	"INSERT INTO cleanups (id, owner, kind, target, state, attempts, next_at, created_at, "
 	"error) "
-	"VALUES ($1, $2, $3, $4, 1, 0, $5, $5, '') "
+	"VALUES ($1, $2, $3, $4, 1, 0, $5, $6, '') "
 	"ON CONFLICT (kind, target) DO UPDATE SET state = 1, attempts = 0, "
 	"next_at = excluded.next_at WHERE cleanups.state = -1"
 };
@@ -138,8 +140,8 @@ static int revives_dead(struct tx *tx, const struct cleanup_kind *kind, const ch
 	return db_step(&q);
 }
 
-int cleanup_add(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
-		const char *target)
+int cleanup_add_at(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
+		   const char *target, lapse_ms at)
 {
 	int dead = tx->engine->cleaner.dead > 0 ? revives_dead(tx, kind, target) : 0;
 
@@ -150,11 +152,18 @@ int cleanup_add(struct tx *tx, const char *owner, const struct cleanup_kind *kin
 	db_bind_text(&q, 2, owner);
 	db_bind_text(&q, 3, kind->name);
 	db_bind_text(&q, 4, target);
-	db_bind_int(&q, 5, tx->now);
+	db_bind_int(&q, 5, at);
+	db_bind_int(&q, 6, tx->now);
 	cleaner_look_now(tx);
 	if (dead > 0)
 		cleaner_count_dead(tx, -1);
 	return db_run(&q);
+}
+
+int cleanup_add(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
+		const char *target)
+{
+	return cleanup_add_at(tx, owner, kind, target, tx->now);
 }
 
 static const struct db_stmt RETRY = {
@@ -349,6 +358,8 @@ static int write_outcome(struct tx *tx, const struct cleanup *c)
 		r = announce(tx, c, &o);
 	if (r == LAPSE_OK && c->kind->settled)
 		r = c->kind->settled(tx, &o);
+	if (r == LAPSE_OK)
+		follow_settled(tx, c->target, o.state);
 	return r;
 }
 

@@ -31,7 +31,9 @@
 #include "store/db.h"
 #include "store/syncer.h"
 
-struct fleet; /* of the room presence: its memory, nothing to the engine */
+struct fleet;     /* of the room presence: its memory, nothing to the engine */
+struct mailboxes; /* the same of the room mailbox */
+struct provider;
 
 struct bound_state {
 	int64_t live;   /* rows, as the last commit left them */
@@ -65,7 +67,9 @@ struct engine {
 	struct idgen ids;
 	lapse_ms restored_at; /* 0 = never restored */
 	struct fleet *fleet;
-	bool crowded; /* said by whoever owns the loop: somebody waits for the store */
+	struct mailboxes *mailboxes;
+	struct provider *provider; /* of mailboxes outside; NULL = they live in the store */
+	bool crowded;              /* said by whoever owns the loop: somebody waits for the store */
 
 	bool store_failing; /* the last write transaction could not begin or commit */
 	struct histogram commit_seconds;
