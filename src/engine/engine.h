@@ -32,8 +32,8 @@
 #include "store/syncer.h"
 
 struct fleet;     /* of the room presence: its memory, nothing to the engine */
-struct mailboxes; /* the same of the room mailbox */
-struct provider;
+struct mailboxes; /* of the room mailbox, the same */
+struct provider;  /* of the room mailbox: where mailboxes live, nothing to the engine */
 
 struct bound_state {
 	int64_t live;   /* rows, as the last commit left them */
@@ -68,8 +68,8 @@ struct engine {
 	lapse_ms restored_at; /* 0 = never restored */
 	struct fleet *fleet;
 	struct mailboxes *mailboxes;
-	struct provider *provider; /* of mailboxes outside; NULL = they live in the store */
-	bool crowded;              /* said by whoever owns the loop: somebody waits for the store */
+	struct provider *provider; /* set by whoever owns the loop; NULL = the store itself */
+	bool crowded; /* said by whoever owns the loop: somebody waits for the store */
 
 	bool store_failing; /* the last write transaction could not begin or commit */
 	struct histogram commit_seconds;
