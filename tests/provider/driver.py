@@ -11,6 +11,7 @@ import time
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DRIVE = os.environ.get("PROVIDER_DRIVE", str(ROOT / "build-dev/tests/provider/provider_drive"))
+LAPSED = os.environ.get("LAPSED", str(ROOT / "build-dev/lapsed"))
 
 
 def environment(**settings):
