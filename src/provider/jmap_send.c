@@ -248,6 +248,7 @@ static int judge_recipients(const json_t *statuses, struct jmap_sent *sent, stru
 		}
 	if (!refused)
 		return LAPSE_OK;
+	sent->discard = count == json_object_size(statuses);
 	const char *reply =
 		json_string_value(json_object_get(json_object_get(statuses, refused), "smtpReply"));
 	return problem_set(p, LAPSE_EINVAL, "to",

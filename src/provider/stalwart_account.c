@@ -75,7 +75,8 @@ static void registry_created(struct job *j)
 	const char *id = NULL;
 	bool definite = false;
 
-	j->created_maybe = j->fetch.status == 200 || j->fetch.status >= 500;
+	if (j->fetch.status >= 400 && j->fetch.status < 500)
+		j->created_maybe = false;
 	if (!job_parse(j, AS_ADMIN))
 		return;
 	int r = registry_parse_create(j->answer, &j->op->arena, &id, &definite, &j->op->problem);
