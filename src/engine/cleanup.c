@@ -239,17 +239,20 @@ static int take(struct tx *tx, const struct cleaner_kind *k, struct list *taken)
 	return r;
 }
 
-/* Pending intents are rare: a look that finds none must not open a write transaction. */
-static bool has_pending(struct engine *e, const struct cleanup_kind *kind)
+/* Pending intents are rare: a look that finds none must not open a write transaction. Gives the
+ * milliseconds until one is due; 0 = now, LAPSE_NEVER = none is. */
+static lapse_ms until_pending(struct engine *e, const struct cleanup_kind *kind)
 {
-	static const struct db_stmt ANY = {
-		"SELECT 1 FROM cleanups WHERE state = 1 AND kind = $1 AND next_at <= $2 LIMIT 1"
+	static const struct db_stmt FIRST = {
+		"SELECT min(next_at) FROM cleanups WHERE state = 1 AND kind = $1"
 	};
-	struct db_query CLEANUP(db_finish) q = db_query(e->db, &ANY);
+	struct db_query CLEANUP(db_finish) q = db_query(e->db, &FIRST);
 
 	db_bind_text(&q, 1, kind->name);
-	db_bind_int(&q, 2, clock_wall(e->clock));
-	return db_step(&q) > 0;
+	if (db_step(&q) <= 0 || db_is_null(&q, 0) || db_int(&q, 0) == LAPSE_NEVER)
+		return LAPSE_NEVER;
+	lapse_ms in = time_sub(db_int(&q, 0), clock_wall(e->clock));
+	return in > 0 ? in : 0;
 }
 
 static void start_all(struct engine *e, struct cleaner_kind *k, struct list *taken)
@@ -271,8 +274,10 @@ static void take_and_start(struct engine *e, struct cleaner_kind *k)
 	struct list taken;
 	struct tx tx;
 
-	k->look_again = clock_mono(e->clock) + LOOK_US;
-	if (!has_pending(e, k->kind))
+	lapse_ms in = until_pending(e, k->kind);
+	k->look_again =
+		clock_mono(e->clock) + (in < LOOK_US / 1000 && in > 0 ? in * 1000 : LOOK_US);
+	if (in > 0)
 		return;
 	list_init(&taken);
 	int r = tx_begin(&tx, e);

@@ -79,14 +79,17 @@ static int finish(struct call *c)
 {
 	struct outside_call *x = c->state;
 	struct mailbox m;
-	int r = outside_result(x);
+	int r = LAPSE_OK;
 
-	/* A mail that was sent was sent; what was read is shown only while the mailbox lives. */
-	if (r == LAPSE_OK && x->op.verb != PROVIDER_SEND)
+	/* A mail that was sent was sent. Otherwise a mailbox that has expired meanwhile is the
+	 * answer, not what the server said or that it did not know the account any more. */
+	if (x->op.verb != PROVIDER_SEND || x->err < 0)
 		r = mailbox_look(c->tx, c->owner, c->params[0], MAILBOX_OPERATE, &c->arena, &m,
 				 &c->problem);
 	if (r == CALL_NEEDS_WRITE || r == CALL_AGAIN)
 		c->next = finish;
+	if (r == LAPSE_OK)
+		r = outside_result(x);
 	if (r != LAPSE_OK)
 		return explain(c, r, x->op.verb);
 	buf_puts(&c->reply, x->answer);
