@@ -17,6 +17,10 @@
 #define RETRY_MS INT64_C(10000)  /* pause after the first failure; it grows with each */
 #define LOOK_US INT64_C(5000000) /* between two looks when nothing calls for one */
 
+/* While others want the store, outcomes gather so long and are written together: each transaction
+ * adds to what the next sync of theirs has to carry. */
+#define GATHER_US INT64_C(20000)
+
 static int remove_file(const char *data_dir, const char *target, char *why, size_t size)
 {
 	char path[DATADIR_PATH_MAX];
@@ -388,6 +392,18 @@ static void write_settled(struct engine *e)
 		log_message(e->log, LOG_WARN, "cleanup.settle_failed",
 			    "outcomes could not be written and will come again: %s", err_text(r));
 	free_list(all);
+	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
+		e->cleaner.kinds[i].look_again = 0; /* there is room for the next */
+}
+
+/* Until outcomes are to be written; 0 = now. */
+static lapse_us next_write_us(const struct engine *e)
+{
+	lapse_us in = e->cleaner.settled_at + GATHER_US - clock_mono(e->clock);
+
+	if (list_empty(&e->cleaner.settled))
+		return INT64_MAX;
+	return e->crowded && in > 0 ? in : 0;
 }
 
 void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *why)
@@ -396,10 +412,11 @@ void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *wh
 
 	c->err = err;
 	snprintf(c->why, sizeof(c->why), "%s", why);
+	if (list_empty(&e->cleaner.settled))
+		e->cleaner.settled_at = clock_mono(e->clock);
 	list_remove(&c->link);
 	list_append(&e->cleaner.settled, &c->link);
 	k->running_count--;
-	k->look_again = 0; /* there is room for the next */
 }
 
 /* The loop. */
@@ -420,11 +437,13 @@ static lapse_us next_look_us(const struct engine *e, const struct cleaner_kind *
 
 void cleaner_tick(struct engine *e)
 {
-	write_settled(e);
+	if (next_write_us(e) == 0)
+		write_settled(e);
 	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
 		if (next_look_us(e, &e->cleaner.kinds[i]) == 0)
 			take_and_start(e, &e->cleaner.kinds[i]);
-	write_settled(e); /* of a runner that has no loop */
+	if (next_write_us(e) == 0) /* of a runner that has no loop */
+		write_settled(e);
 }
 
 void cleaner_stop(struct engine *e)
@@ -434,7 +453,7 @@ void cleaner_stop(struct engine *e)
 
 lapse_us cleaner_next_us(const struct engine *e)
 {
-	lapse_us next = list_empty(&e->cleaner.settled) ? INT64_MAX : 0;
+	lapse_us next = next_write_us(e);
 
 	for (size_t i = 0; i < e->cleaner.kinds_count; i++) {
 		lapse_us in = next_look_us(e, &e->cleaner.kinds[i]);
