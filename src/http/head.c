@@ -13,7 +13,10 @@ static const struct {
 	const char *name;
 	size_t len, field;
 } HEADERS[] = {
-#define ROW(text, member) { text, sizeof(text) - 1, offsetof(struct head, member) }
+#define ROW(text, member)                                                                          \
+	{                                                                                          \
+		text, sizeof(text) - 1, offsetof(struct head, member)                              \
+	}
 	ROW("Host", host),
 	ROW("Accept", accept),
 	ROW("Origin", origin),

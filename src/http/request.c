@@ -305,8 +305,7 @@ static bool answer_quickly(struct request *r)
 {
 	struct call *c = &r->call;
 
-	return r->route->quick && c->text && !r->has_key &&
-	       r->route->quick->answer(c) == LAPSE_OK;
+	return r->route->quick && c->text && !r->has_key && r->route->quick->answer(c) == LAPSE_OK;
 }
 
 void request_complete(struct request *r)

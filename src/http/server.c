@@ -238,7 +238,7 @@ static void arm_timer(struct server *s)
 
 	if (MHD_get_timeout(s->mhd, &wanted) == MHD_YES && wanted < ms)
 		ms = wanted;
-	if (!list_empty(&s->queue) && !s->syncing)
+	if (!list_empty(&s->queue) && !s->engine->syncing)
 		ms = 0;
 	else if (list_empty(&s->connections) && ms == LATE_CHECK_MS) {
 		uv_timer_stop(&s->timer);
@@ -334,13 +334,14 @@ void server_quiesce(struct server *s)
 
 bool server_is_crowded(const struct server *s)
 {
-	return s->syncing || !list_empty(&s->queue) || now_us(s) - s->last_turn < CROWDED_US;
+	return s->engine->syncing || !list_empty(&s->queue) ||
+	       now_us(s) - s->last_turn < CROWDED_US;
 }
 
 bool server_is_idle(const struct server *s)
 {
-	return s->busy == 0 && !s->syncing && streams_are_idle(s) && list_empty(&s->queue) &&
-	       list_empty(&s->waiting);
+	return s->busy == 0 && !s->engine->syncing && streams_are_idle(s) &&
+	       list_empty(&s->queue) && list_empty(&s->waiting);
 }
 
 void server_stop(struct server *s)

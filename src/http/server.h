@@ -59,7 +59,7 @@ struct server {
 	/* The turn whose transaction is committed and being synced. */
 	struct turn *turn;
 	uv_async_t synced;
-	bool syncing;
+	int64_t synced_to; /* of the engine's commits, when the sync under way is done */
 
 	struct list queue;       /* requests for the next turn */
 	struct list waiting;     /* requests that wait */
