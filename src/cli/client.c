@@ -11,6 +11,9 @@
 #define CALL_TIMEOUT_MS 60000
 #define ANSWER_MAX_BYTES (1u << 30) /* a page of the largest messages, all escaped, and no more */
 #define ATTEMPTS 2
+#define LONG_BUFFER_BYTES                                                                          \
+	(256 * 1024L) /* of a long body or answer: fewer calls, and still flat                     \
+		       */
 
 /* One transfer, for the functions curl calls. */
 struct transfer {
@@ -18,22 +21,44 @@ struct transfer {
 	const struct request *request;
 	struct answer *answer;
 	const struct clock *clock;
-	lapse_us heard; /* when something came, or the request went out */
-	bool ended;     /* by a function of the stream */
+	lapse_us heard;  /* when something came, or went out */
+	curl_off_t sent; /* of the source, at that time */
+	bool has_begun;  /* the stream knows what it gets */
+	bool ended;      /* by a function of the stream, or its source failed */
 };
+
+static bool is_wanted(const char *wanted, const char *type)
+{
+	return strcmp(wanted, "*/*") == 0 ||
+	       (type && strncasecmp(type, wanted, strlen(wanted)) == 0);
+}
 
 /* Whether what comes is the stream that was asked for; an error or a stranger's page is gathered.
  */
 static bool is_stream(const struct transfer *t)
 {
-	const char *type = NULL, *wanted = t->request->accept;
+	const char *type = NULL;
 	long status = 0;
 
 	if (!t->request->stream)
 		return false;
 	curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(t->curl, CURLINFO_CONTENT_TYPE, &type);
-	return status == 200 && type && strncasecmp(type, wanted, strlen(wanted)) == 0;
+	return (status == 200 || status == 206) && is_wanted(t->request->accept, type);
+}
+
+static bool begin_stream(struct transfer *t)
+{
+	const struct stream *s = t->request->stream;
+	struct curl_header *range = NULL;
+	long status = 0;
+
+	if (t->has_begun || !s->begin)
+		return true;
+	t->has_begun = true;
+	curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+	curl_easy_header(t->curl, "Content-Range", 0, CURLH_HEADER, -1, &range);
+	return s->begin(s->arg, status, range ? range->value : NULL);
 }
 
 static size_t receive(char *bytes, size_t size, size_t n, void *arg)
@@ -43,7 +68,8 @@ static size_t receive(char *bytes, size_t size, size_t n, void *arg)
 
 	t->heard = clock_mono(t->clock);
 	if (is_stream(t)) {
-		t->ended = !t->request->stream->take(t->request->stream->arg, bytes, size * n);
+		const struct stream *s = t->request->stream;
+		t->ended = !begin_stream(t) || !s->take(s->arg, bytes, size * n);
 		return t->ended ? 0 : size * n;
 	}
 	if (text->len + size * n > ANSWER_MAX_BYTES)
@@ -62,10 +88,41 @@ static int tick(void *arg, curl_off_t down_total, curl_off_t down, curl_off_t up
 {
 	struct transfer *t = arg;
 
-	(void)down_total, (void)down, (void)up_total, (void)up;
+	(void)down_total, (void)down, (void)up_total;
+	if (t->request->source) {
+		if (up != t->sent)
+			t->heard = clock_mono(t->clock);
+		t->sent = up;
+		t->request->source->tick(t->request->source->arg, up);
+	}
 	if (is_stream(t) && !t->request->stream->tick(t->request->stream->arg))
 		t->ended = true;
 	return t->ended || clock_mono(t->clock) - t->heard > timeout_of(t->request) * 1000;
+}
+
+static size_t give(char *room, size_t size, size_t n, void *arg)
+{
+	struct transfer *t = arg;
+	const struct source *s = t->request->source;
+
+	size_t got = s->give(s->arg, room, size * n);
+	/* It may have waited for its own input; that is nobody's silence. */
+	t->heard = clock_mono(t->clock);
+	if (got != SOURCE_FAILED)
+		return got;
+	t->ended = true;
+	return CURL_READFUNC_ABORT;
+}
+
+/* For a connection that was kept open and turns out to be closed. */
+static int seek(void *arg, curl_off_t offset, int origin)
+{
+	struct transfer *t = arg;
+	const struct source *s = t->request->source;
+
+	if (offset != 0 || origin != SEEK_SET || !s->rewind(s->arg))
+		return CURL_SEEKFUNC_CANTSEEK;
+	return CURL_SEEKFUNC_OK;
 }
 
 void answer_done(struct answer *answer)
@@ -78,6 +135,25 @@ void answer_done(struct answer *answer)
 static void freep_headers(struct curl_slist **headers)
 {
 	curl_slist_free_all(*headers);
+}
+
+static void set_body(CURL *curl, const struct request *request, const char *body)
+{
+	if (request->source) {
+		curl_easy_setopt(curl, CURLOPT_POST, 1L);
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
+				 (curl_off_t)request->source->size);
+		curl_easy_setopt(curl, CURLOPT_READFUNCTION, give);
+		curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, seek);
+		curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, LONG_BUFFER_BYTES);
+		/* A connection that was kept may be closed; there is no second try without an
+		 * end to count from. */
+		curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, request->source->size < 0 ? 1L : 0L);
+	} else if (body || strcmp(request->method, "POST") == 0) {
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
+				 (curl_off_t)(body ? strlen(body) : 0));
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body ? body : "");
+	}
 }
 
 static void set_options(struct cli *cli, const struct request *request, const char *url,
@@ -95,16 +171,13 @@ static void set_options(struct cli *cli, const struct request *request, const ch
 		curl_easy_setopt(c->curl, CURLOPT_UNIX_SOCKET_PATH, c->socket);
 	if (args_has(&cli->args, OPT_CA_FILE))
 		curl_easy_setopt(c->curl, CURLOPT_CAINFO, cli->args.text[OPT_CA_FILE]);
-	if (body || strcmp(request->method, "POST") == 0) {
-		curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE,
-				 (curl_off_t)(body ? strlen(body) : 0));
-		curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, body ? body : "");
-	}
+	set_body(c->curl, request, body);
 	curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, request->method);
 	curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(c->curl, CURLOPT_USERAGENT, "lapse/" LAPSE_VERSION);
 	curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
-	if (request->stream) {
+	if (request->stream || request->source) {
+		curl_easy_setopt(c->curl, CURLOPT_BUFFERSIZE, LONG_BUFFER_BYTES);
 		curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L);
 		curl_easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, tick);
 	} else {
@@ -126,6 +199,7 @@ static CURLcode perform(struct cli *cli, const struct request *request, struct a
 	struct client *c = &cli->client;
 	bool harmless = request->creates || request->repeatable ||
 			strcmp(request->method, "GET") == 0 || strcmp(request->method, "PUT") == 0;
+	const struct source *source = request->source;
 	int attempts = harmless && !request->stream ? ATTEMPTS : 1;
 	CURLcode code = CURLE_OK;
 
@@ -135,13 +209,17 @@ static CURLcode perform(struct cli *cli, const struct request *request, struct a
 				      .answer = ret,
 				      .clock = cli->clock,
 				      .heard = clock_mono(cli->clock) };
+		if (source && attempt > 0 && !source->rewind(source->arg))
+			break;
 		answer_done(ret);
 		c->reason[0] = '\0';
 		curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, &t);
 		curl_easy_setopt(c->curl, CURLOPT_XFERINFODATA, &t);
+		curl_easy_setopt(c->curl, CURLOPT_READDATA, &t);
+		curl_easy_setopt(c->curl, CURLOPT_SEEKDATA, &t);
 		code = curl_easy_perform(c->curl);
 		if (t.ended)
-			code = CURLE_OK;
+			code = source ? CURLE_READ_ERROR : CURLE_OK;
 		if (!is_broken(code))
 			break;
 	}
@@ -186,6 +264,9 @@ static enum outcome send_call(struct cli *cli, const struct request *request, st
 	struct curl_slist *CLEANUP(freep_headers) headers = request_headers(cli, request);
 	set_options(cli, request, buf_text(&url), body, headers);
 	CURLcode code = perform(cli, request, ret);
+	/* The source has said why. */
+	if (code == CURLE_READ_ERROR)
+		return OUTCOME_USAGE;
 	if (code != CURLE_OK)
 		return client_explain(cli, code);
 	return read_answer(cli, request, ret);

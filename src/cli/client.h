@@ -12,7 +12,9 @@
  * that create, which carry an Idempotency-Key) a connection that broke is tried once more.
  *
  * A request with `stream` gives the body to its functions as it comes and returns when the daemon
- * or one of them ends it; it is never repeated.
+ * or one of them ends it; it is never repeated. One with `source` takes the body from it as it is
+ * sent, and waits for the daemon's consent before a long one. Neither has a limit of time as a
+ *whole; what ends them is silence.
  */
 #ifndef LAPSE_CLI_CLIENT_H
 #define LAPSE_CLI_CLIENT_H

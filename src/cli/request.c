@@ -73,14 +73,14 @@ static void add_header(struct curl_slist **headers, const char *name, const char
 	*headers = more;
 }
 
-static void add_key(struct curl_slist **headers)
+static void add_key(struct curl_slist **headers, const char *own)
 {
 	char key[33];
 	unsigned char random[16];
 
 	random_bytes(random, sizeof(random));
 	hex_encode(random, sizeof(random), key);
-	add_header(headers, "Idempotency-Key", key);
+	add_header(headers, "Idempotency-Key", own ? own : key);
 }
 
 struct curl_slist *request_headers(const struct cli *cli, const struct request *request)
@@ -90,8 +90,15 @@ struct curl_slist *request_headers(const struct cli *cli, const struct request *
 	add_header(&headers, "Accept", request->accept ? request->accept : "application/json");
 	for (size_t i = 0; i < REQUEST_HEADERS_MAX && request->headers[i].name; i++)
 		add_header(&headers, request->headers[i].name, request->headers[i].value);
-	add_header(&headers, "Expect", "");
-	add_header(&headers, "Content-Type", request->body ? "application/json" : "");
+	/* Before a long body it is worth to ask: the daemon may refuse it. */
+	if (!request->source)
+		add_header(&headers, "Expect", "");
+	if (request->source && request->source->size < 0)
+		add_header(&headers, "Transfer-Encoding", "chunked");
+	add_header(&headers, "Content-Type",
+		   request->body     ? "application/json"
+		   : request->source ? "application/octet-stream"
+				     : "");
 	if (cli->client.token) {
 		struct buf CLEANUP(buf_done) value = { 0 };
 		buf_printf(&value, "Bearer %s", cli->client.token);
@@ -100,6 +107,6 @@ struct curl_slist *request_headers(const struct cli *cli, const struct request *
 	if (args_has(&cli->args, OPT_OWNER))
 		add_header(&headers, "X-Lapse-Owner", cli->args.text[OPT_OWNER]);
 	if (request->creates)
-		add_key(&headers);
+		add_key(&headers, request->key);
 	return headers;
 }

@@ -15,28 +15,45 @@
 
 #define REQUEST_HEADERS_MAX 3
 
-/* What a long answer is given to as it comes. Both return false to end it. */
+/* What a long answer is given to as it comes. All return false to end it. */
 struct stream {
+	/* Before the first byte, with 200 or 206 and the value of Content-Range; may be NULL. */
+	bool (*begin)(void *arg, long status, const char *range);
 	bool (*take)(void *arg, const char *bytes, size_t n);
 	bool (*tick)(void *arg); /* when it opens, and about every second */
 	void *arg;
 };
 
+#define SOURCE_FAILED ((size_t)-1)
+
+/* Where a long body comes from while it is sent. */
+struct source {
+	size_t (*give)(void *arg, char *room,
+		       size_t n);  /* 0 at the end; or SOURCE_FAILED, after it has said why */
+	bool (*rewind)(void *arg); /* to its beginning; false: it has none */
+	void (*tick)(void *arg, int64_t sent); /* often, and about every second */
+	void *arg;
+	int64_t size; /* -1: only the end tells */
+};
+
 struct request {
 	const char *method;
-	const char *path;        /* each % is the next of `segments`, percent-encoded */
-	const char *segments[3]; /* an empty one is refused */
-	struct buf query;        /* from request_query(); the caller's to release */
-	const json_t *body;      /* NULL for none */
-	const char *accept;      /* type of the answer; NULL for JSON, which is parsed */
+	const char *path;            /* each % is the next of `segments`, percent-encoded */
+	const char *segments[3];     /* an empty one is refused */
+	struct buf query;            /* from request_query(); the caller's to release */
+	const json_t *body;          /* NULL for none */
+	const struct source *source; /* a body of any type instead; NULL for none */
+	const char *accept;          /* type of the answer; NULL for JSON, which is parsed */
 	struct {
 		const char *name, *value;
 	} headers[REQUEST_HEADERS_MAX]; /* further ones, up to the first without a name */
 	bool creates;                   /* a POST that carries an Idempotency-Key */
-	bool repeatable;                /* a POST that may as well come twice */
-	bool any_status;                /* an error status is an answer like any other */
-	const struct stream *stream;    /* what gets an answer of type `accept`; NULL: gathered */
-	lapse_ms timeout_ms;            /* of the whole; with `stream` of silence. 0: usual */
+	const char *key;                /* that key; NULL: a random one */
+	bool repeatable; /* a POST that may as well come twice; of a source too, if it rewinds */
+	bool any_status; /* an error status is an answer like any other */
+	const struct stream
+		*stream;     /* what gets an answer of type `accept`, * for any; NULL: gathered */
+	lapse_ms timeout_ms; /* of the whole; with `stream` or `source` of silence. 0: usual */
 };
 
 /* Appends name=value, both percent-encoded. */
