@@ -84,7 +84,9 @@ static const struct unit *unit_of(const char *key, const json_t *value)
 	for (size_t i = 0; i < ARRAY_LEN(UNITS); i++) {
 		size_t len = strlen(UNITS[i].ending);
 		bool fits = json_is_integer(value) != (UNITS[i].kind == CELL_DIGEST);
-		if (fits && n >= len && strcmp(key + n - len, UNITS[i].ending) == 0)
+		/* Of a name that is nothing but its unit something must be left. */
+		if (fits && n >= len + UNITS[i].is_dropped &&
+		    strcmp(key + n - len, UNITS[i].ending) == 0)
 			return &UNITS[i];
 	}
 	return NULL;

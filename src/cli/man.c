@@ -10,8 +10,9 @@
 /* clang-format off */
 static const char *const DESCRIPTION[] = {
 	"lapse talks to lapsed, the daemon that gives everything an agent fleet leaves behind a "
-	"lifetime: messages, agents, mailboxes, staged files, and lapse's own tables. It "
-	"sends one HTTP request, or a few, and prints the answer as a table for people or, with --json, as it came for programs.",
+	"lifetime: messages, agents, mailboxes, staged files, and lapse's own tables. It sends one HTTP "
+	"request, or a few, and prints the answer as a table for people or, with --json, as it came for "
+	"programs.",
 	"Control characters and the like in what the daemon sends are shown as \\n, \\x1b or \\u202e, so "
 	"a message cannot take over the terminal of the one who looks at it. With --json nothing is "
 	"changed. Colours are used only on a terminal. Lists are fetched page by page until the end, "
