@@ -60,6 +60,11 @@ struct whole {
 	bool has_more;
 };
 
+static void whole_done(struct whole *w)
+{
+	answer_done(&w->all);
+}
+
 /* Adds the rows of `page` and takes over its pagination. */
 static bool merge(void *arg, struct answer *page)
 {
@@ -79,21 +84,19 @@ static bool merge(void *arg, struct answer *page)
 
 enum outcome client_list(struct cli *cli, const struct request *request, struct answer *ret)
 {
-	struct whole w = { 0 };
-	struct answer CLEANUP(answer_done) all = { 0 };
+	struct whole CLEANUP(whole_done) w = { 0 };
 	size_t limit =
 		args_has(&cli->args, OPT_LIMIT) ? (size_t)cli->args.number[OPT_LIMIT] : SIZE_MAX;
 
 	enum outcome r = client_pages(cli, request, limit, merge, &w);
-	all = w.all;
 	if (r != OUTCOME_OK)
 		return r;
 	if (w.has_more) {
-		char *CLEANUP(mem_freep) text = json_dumps(all.json, JSON_COMPACT);
-		buf_done(&all.text);
-		buf_puts(&all.text, text);
+		char *CLEANUP(mem_freep) text = json_dumps(w.all.json, JSON_COMPACT);
+		buf_done(&w.all.text);
+		buf_puts(&w.all.text, text);
 	}
-	*ret = all;
-	all = (struct answer){ 0 };
+	*ret = w.all;
+	w.all = (struct answer){ 0 };
 	return OUTCOME_OK;
 }

@@ -128,7 +128,7 @@ static void put_bar(const struct progress *p, size_t columns, struct buf *out)
 
 	buf_putc(out, '[');
 	for (size_t i = 0; i < inner; i++)
-		buf_putc(out, i < full ? '=' : i == full ? '>' : ' ');
+		buf_puts(out, i < full ? "=" : i == full ? ">" : " ");
 	buf_puts(out, "]  ");
 }
 

@@ -28,9 +28,9 @@ struct stream {
 
 /* Where a long body comes from while it is sent. */
 struct source {
-	size_t (*give)(void *arg, char *room,
-		       size_t n);  /* 0 at the end; or SOURCE_FAILED, after it has said why */
-	bool (*rewind)(void *arg); /* to its beginning; false: it has none */
+	/* 0 bytes at the end; SOURCE_FAILED when it cannot go on, and has said why. */
+	size_t (*give)(void *arg, char *room, size_t n);
+	bool (*rewind)(void *arg);             /* to its beginning; false: it cannot */
 	void (*tick)(void *arg, int64_t sent); /* often, and about every second */
 	void *arg;
 	int64_t size; /* -1: only the end tells */
@@ -49,11 +49,10 @@ struct request {
 	} headers[REQUEST_HEADERS_MAX]; /* further ones, up to the first without a name */
 	bool creates;                   /* a POST that carries an Idempotency-Key */
 	const char *key;                /* that key; NULL: a random one */
-	bool repeatable; /* a POST that may as well come twice; of a source too, if it rewinds */
-	bool any_status; /* an error status is an answer like any other */
-	const struct stream
-		*stream;     /* what gets an answer of type `accept`, * for any; NULL: gathered */
-	lapse_ms timeout_ms; /* of the whole; with `stream` or `source` of silence. 0: usual */
+	bool repeatable;                /* a POST that may as well come twice */
+	bool any_status;                /* an error status is an answer like any other */
+	const struct stream *stream;    /* gets an answer of type `accept`; NULL: it is gathered */
+	lapse_ms timeout_ms; /* of all, or of silence with `stream` or `source`; 0: usual */
 };
 
 /* Appends name=value, both percent-encoded. */

@@ -103,6 +103,8 @@ enum outcome transfer_up(struct cli *cli, const char *path, struct request *requ
 		return r;
 	const char *slash = strrchr(path, '/');
 	progress_begin(&u.bar, cli, slash ? slash + 1 : path, 0, u.size);
+	/* Who types does not want to be written over. */
+	u.bar.is_shown &= !isatty(u.fd);
 	request->source = &(struct source){
 		.give = give, .rewind = start_over, .tick = show_sent, .arg = &u, .size = u.size
 	};

@@ -296,7 +296,7 @@ def test_a_part_of_something_else(depot, lapse, tmp_path, size):
 
 def test_two_at_once(depot, lapse, tmp_path):
     checksum = depot.add(DATA)
-    depot.piece, depot.pause_s = 20_000, 0.05
+    depot.piece, depot.pause_s = 20_000, 0.1
     process = lapse.start("fetch", checksum, "-o", "out", cwd=tmp_path)
     eventually(lambda: depot.asked("GET", content(checksum)))
     assert "another process is writing out.part" in lapse("fetch", checksum, "-o", "out", cwd=tmp_path, code=1).err

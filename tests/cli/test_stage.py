@@ -367,6 +367,17 @@ def test_a_pipe_has_a_bar_without_an_end(depot, lapse, tmp_path):
         assert t.end() == 0
 
 
+def test_no_bar_over_what_is_typed(depot, lapse):
+    with Terminal(lapse, "stage", "-", columns=120) as t:
+        for _ in range(4):
+            time.sleep(0.2)
+            os.write(t.ours, b"typed\n")
+        t.until("typed")
+        os.write(t.ours, b"\x04")
+        assert t.end() == 0 and depot.uploads[0][3] == digest(b"typed\n" * 4)
+        assert "/s" not in t.raw
+
+
 def test_no_bar_without_a_terminal(depot, lapse, tmp_path):
     assert lapse("stage", slow_file(depot, tmp_path), cwd=tmp_path).err == ""
 
