@@ -62,7 +62,7 @@ enum option_kind {
 	X(USERNAME, "username", TEXT, "NAME", "the part before the @; a random one by default")    \
 	X(DOMAIN, "domain", TEXT, "DOMAIN", "the part after the @; the daemon's own by default")   \
 	X(MAILBOX_TTL, "ttl", SPAN, "DURATION", "lifetime from now on; the daemon's default without it") \
-	X(KEY, "idempotency-key", TEXT, "KEY", "the same KEY again gives the same answer, not another mailbox") \
+	X(KEY, "idempotency-key", TEXT, "KEY", "the same request with the same KEY again does nothing new") \
 	X(INCLUDE_EXPIRED, "include-expired", FLAG, NULL, "also those that have expired")          \
 	X(FOLDER, "folder", TEXT, "FOLDER", "inbox (the default), sent, drafts, junk or all")      \
 	X(MAIL_TO, "to", TEXTS, "ADDRESS", "who gets the mail; may be repeated")                   \

@@ -35,6 +35,16 @@ static bool is_key(const char *key)
 	       key[n - 1] != ' ';
 }
 
+static enum outcome check_key(const struct cli *cli)
+{
+	if (!args_has(&cli->args, OPT_KEY) || is_key(cli->args.text[OPT_KEY]))
+		return OUTCOME_OK;
+	return cli_usage(cli,
+			 "--idempotency-key must be 1 to %d bytes of printable UTF-8 without a "
+			 "blank at either end",
+			 ID_MAX_BYTES);
+}
+
 static void take_ttl(const struct cli *cli, json_t *body)
 {
 	if (args_has(&cli->args, OPT_MAILBOX_TTL))
@@ -53,12 +63,9 @@ enum outcome cmd_mailbox_create(struct cli *cli)
 				   .key = cli->args.text[OPT_KEY],
 				   .timeout_ms = MAIL_TIMEOUT_MS };
 
-	if (request.key && !is_key(request.key))
-		return cli_usage(cli,
-				 "--idempotency-key must be 1 to %d bytes of printable UTF-8 "
-				 "without a blank at either end",
-				 ID_MAX_BYTES);
-	enum outcome r = input_text(cli, body, "username", OPT_USERNAME);
+	enum outcome r = check_key(cli);
+	if (r == OUTCOME_OK)
+		r = input_text(cli, body, "username", OPT_USERNAME);
 	if (r == OUTCOME_OK)
 		r = input_text(cli, body, "domain", OPT_DOMAIN);
 	take_ttl(cli, body);
@@ -188,7 +195,7 @@ static enum outcome list_mail(struct cli *cli)
 static void print_text(const json_t *mail)
 {
 	struct buf CLEANUP(buf_done) out = { 0 };
-	const json_t *text = json_object_get(mail, "text");
+	const json_t *text = json_object_get(mail, "body");
 
 	if (json_is_string(text))
 		text_escape_lines(&out, json_string_value(text), json_string_length(text));
@@ -311,7 +318,6 @@ static enum outcome make_mail(const struct cli *cli, json_t *body)
 	return r == OUTCOME_OK ? take_body(cli, body) : r;
 }
 
-/* Not repeated when the connection breaks: better no answer than two mails. */
 enum outcome cmd_mailbox_send(struct cli *cli)
 {
 	json_t *CLEANUP(json_freep) body = json_object();
@@ -321,9 +327,13 @@ enum outcome cmd_mailbox_send(struct cli *cli)
 				   .path = "/v1/mailboxes/%/send",
 				   .segments = { cli->args.operands[0] },
 				   .body = body,
+				   .creates = true,
+				   .key = cli->args.text[OPT_KEY],
 				   .timeout_ms = MAIL_TIMEOUT_MS };
 
-	enum outcome r = make_mail(cli, body);
+	enum outcome r = check_key(cli);
+	if (r == OUTCOME_OK)
+		r = make_mail(cli, body);
 	if (r == OUTCOME_OK)
 		r = client_call(cli, &request, &answer);
 	if (r != OUTCOME_OK || show_json(cli, &answer))

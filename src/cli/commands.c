@@ -75,11 +75,10 @@ const struct command COMMANDS[] = {
 	{ "mailbox messages", "ID [MESSAGE]", 1, 2, 0, OPT(FOLDER) | OPT(LIMIT),
 	  "list a mailbox's mail, newest first, or show one", NULL, cmd_mailbox_messages },
 	{ "mailbox send", "ID", 1, 1, OPT(MAIL_TO) | OPT(SUBJECT),
-	  OPT(CC) | OPT(BCC) | OPT(BODY) | OPT(BODY_FILE) | OPT(HTML_FILE),
+	  OPT(CC) | OPT(BCC) | OPT(BODY) | OPT(BODY_FILE) | OPT(HTML_FILE) | OPT(KEY),
 	  "send a mail from a mailbox",
 	  "Without --body, --body-file and --html-file the text is read from standard input. Prints "
-	  "the id of the mail. It is not sent again when the connection breaks: look into the folder "
-	  "sent first.",
+	  "the id of the mail.",
 	  cmd_mailbox_send },
 	{ "dead-letters ls", "", 0, 0, 0, OPT(LIMIT), "list the deletions outside that gave up",
 	  "A file or an account at the mail server that could not be deleted, and what the last try "

@@ -25,8 +25,7 @@ static const char *const DESCRIPTION[] = {
 	"fetched by then stays in FILE.part, and a fetch of the same goes on from there.",
 	"Requests that create something carry a random Idempotency-Key and are sent once more when the "
 	"connection breaks before the answer: what they create exists once. The exception is token "
-	"create: if its answer is lost, revoke what token ls shows and try again; and mailbox send: look "
-	"into the folder sent. Proxies of the "
+	"create: if its answer is lost, revoke what token ls shows and try again. Proxies of the "
 	"environment are not used.",
 };
 

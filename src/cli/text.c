@@ -192,6 +192,17 @@ static void put_coarse(struct buf *out, int64_t ms)
 		buf_printf(out, "%" PRId64 "d", ms / 86400000);
 }
 
+/* To the nearest unit: who has asked for two hours a moment ago does not read "in 1h". */
+static int64_t to_nearest(int64_t ms)
+{
+	int64_t unit = ms < 60000                   ? 1000
+		       : ms < 3600000               ? 60000
+		       : ms < 2 * INT64_C(86400000) ? 3600000
+						    : 86400000;
+
+	return time_add(ms, unit / 2);
+}
+
 void text_age(struct buf *out, lapse_ms then, lapse_ms now)
 {
 	int64_t age = time_sub(now, then);
@@ -200,7 +211,7 @@ void text_age(struct buf *out, lapse_ms then, lapse_ms now)
 		buf_puts(out, "now");
 	} else if (age < 0) {
 		buf_puts(out, "in ");
-		put_coarse(out, time_sub(then, now));
+		put_coarse(out, to_nearest(time_sub(then, now)));
 	} else {
 		put_coarse(out, age);
 		buf_puts(out, " ago");

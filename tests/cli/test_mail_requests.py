@@ -165,7 +165,7 @@ def test_folders(stub, lapse, folder):
 
 
 def test_one_message(stub, lapse):
-    stub.script = [(200, {**MAIL, "text": "Dear all,\r\n\n\x1b[2Jhello\u202e\n", "html": "<p>"})]
+    stub.script = [(200, {**MAIL, "body": "Dear all,\r\n\n\x1b[2Jhello\u202e\n", "html": "<p>"})]
     head, text = lapse("mailbox", "messages", ID, "m/1").out.split("\n\n", 1)
     fields = dict(line.split(None, 1) for line in head.splitlines() if len(line.split(None, 1)) == 2)
     assert fields["from"] == "ann@example.org" and fields["to"] == "trial@lapse.local, b@c.d"
@@ -175,11 +175,11 @@ def test_one_message(stub, lapse):
 
 
 @pytest.mark.parametrize("fields, ending", [
-    ({"text": "no newline"}, "\n\nno newline\n"),
-    ({"text": None, "html": "<p>x"}, "\n\n(this mail has only HTML; --json prints it)\n"),
-    ({"text": "a\n", "truncated": True}, "\n\na\n(the mail goes on; this is what the daemon gives of it)\n"),
-    ({"text": ""}, "no\n"), ({"text": None, "html": None}, "no\n"), ({"text": "\n"}, "\n\n\n"),
-    ({"text": "\r"}, "no\n"), ({"text": "a\rb"}, "\n\na\\rb\n")])
+    ({"body": "no newline"}, "\n\nno newline\n"),
+    ({"body": None, "html": "<p>x"}, "\n\n(this mail has only HTML; --json prints it)\n"),
+    ({"body": "a\n", "truncated": True}, "\n\na\n(the mail goes on; this is what the daemon gives of it)\n"),
+    ({"body": ""}, "no\n"), ({"body": None, "html": None}, "no\n"), ({"body": "\n"}, "\n\n\n"),
+    ({"body": "\r"}, "no\n"), ({"body": "a\rb"}, "\n\na\\rb\n")])
 def test_bodies(stub, lapse, fields, ending):
     stub.script = [(200, {**MAIL, **fields})]
     assert lapse("mailbox", "messages", ID, "m1").out.endswith(ending)
@@ -229,9 +229,11 @@ def test_only_html(stub, lapse):
 
 
 def test_a_mail_is_not_sent_twice(stub, lapse):
-    stub.script = [BREAK]
-    send(lapse, "--to", "a@b.c", "--subject", "s", "--body", "x", code=3)
-    assert len(stub.requests) == 1
+    stub.script = [BREAK, (200, {"message_id": "m9", "status": "sent"})]
+    send(lapse, "--to", "a@b.c", "--subject", "s", "--body", "x")
+    send(lapse, "--to", "a@b.c", "--subject", "s", "--body", "x", "--idempotency-key", "run 7")
+    keys = [headers["Idempotency-Key"] for _, _, headers, _ in stub.requests]
+    assert keys[0] == keys[1] and len(keys[0]) == 32 and keys[2] == "run 7"
 
 
 def test_send_asks_for_the_text_on_a_terminal(stub, lapse):
@@ -257,6 +259,7 @@ def test_send_asks_for_the_text_on_a_terminal(stub, lapse):
     (["--to", "a", "--subject", "s", "--body", b"\xff"], "--body is not UTF-8 text"),
     (["--to", "a", "--subject", "s", "--body-file", "latin1"], "the file of --body-file is not UTF-8 text"),
     (["--to", "a", "--subject", "s", "--subject", "t", "--body", "x"], "--subject is given twice"),
+    (["--to", "a", "--subject", "s", "--body", "x", "--idempotency-key", ""], "--idempotency-key must be 1 to 128"),
     (["more", "--to", "a", "--subject", "s", "--body", "x"], "unexpected argument 'more'"),
 ])
 def test_send_mistakes(tmp_path, words, says):
