@@ -19,3 +19,5 @@ const struct scheduler_def ROOM_SCHEDULERS[] = {
 	  EVENT_HOUSEKEEPING_TICK_FAILED },
 	{ 0 },
 };
+
+const struct cleanup_kind *const ROOM_CLEANUPS[] = { &CLEANUP_FILE, NULL };

@@ -76,7 +76,8 @@ static void delete_file(uv_work_t *w)
 {
 	struct file_job *j = CONTAINER_OF(w, struct file_job, work);
 
-	j->err = cleanup_delete(j->cleanup, j->daemon->settings->data_dir, j->why, sizeof(j->why));
+	j->err = j->cleanup->kind->remove(j->daemon->settings->data_dir, j->cleanup->target, j->why,
+					  sizeof(j->why));
 }
 
 static void file_deleted(uv_work_t *w, int status)
@@ -215,7 +216,8 @@ static int open_engine(struct daemon *d, struct problem *p)
 					.clock = &CLOCK_SYSTEM,
 					.log = &d->log,
 					.bounds = ROOM_BOUNDS,
-					.schedulers = ROOM_SCHEDULERS };
+					.schedulers = ROOM_SCHEDULERS,
+					.cleanups = ROOM_CLEANUPS };
 	int r = engine_open(&d->engine, &config, p);
 
 	if (r == LAPSE_OK) {

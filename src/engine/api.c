@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "engine/deadletter.h"
 #include "engine/hold.h"
 #include "engine/token.h"
 #include "store/backup.h"
@@ -364,6 +365,86 @@ int token_api_revoke(struct call *c)
 	return LAPSE_OK;
 }
 
+/* Dead letters. */
+
+static void write_dead_letter(struct buf *out, const struct dead_letter *d)
+{
+	json_begin(out, '{');
+	json_put_id(out, "id", d->id);
+	json_put_text(out, "kind", d->kind);
+	json_put_text(out, "target", d->target);
+	json_put_text(out, "owner", d->owner);
+	json_put_text(out, "state", d->state == CLEANUP_DEAD ? "dead_letter" : "pending");
+	json_put_int(out, "attempts", d->attempts);
+	json_put_text(out, "error", d->error);
+	json_put_time(out, "created_at", d->created_at);
+	json_end(out, '}');
+}
+
+static void add_dead_letter(void *arg, const struct dead_letter *d)
+{
+	struct page_writer *w = arg;
+
+	if (page_item(w, d->id))
+		write_dead_letter(w->out, d);
+}
+
+int dead_letter_api_list(struct call *c)
+{
+	struct page page = { .limit = LIMIT_DEFAULT };
+	struct page_writer w;
+	int64_t before = 0;
+	int r = call_query(c, PAGE_FIELDS, &page);
+
+	if (r == LAPSE_OK)
+		r = page_before(&page, &before, &c->problem);
+	if (r < 0)
+		return r;
+	page_begin(&w, &c->reply, &page);
+	r = dead_letter_list(c->tx, before, page.limit + 1, add_dead_letter, &w);
+	page_end(&w);
+	return r;
+}
+
+static int no_such_dead_letter(struct call *c)
+{
+	return problem_set(&c->problem, LAPSE_ENOTFOUND, "id", "there is no dead letter '%.60s'",
+			   c->params[0]);
+}
+
+int dead_letter_api_retry(struct call *c)
+{
+	struct dead_letter d;
+	int64_t id;
+
+	if (!id_parse(c->params[0], &id))
+		return no_such_dead_letter(c);
+	int r = dead_letter_retry(c->tx, id, &c->arena, &d);
+	if (r == LAPSE_ENOTFOUND)
+		return no_such_dead_letter(c);
+	if (r == LAPSE_OK)
+		write_dead_letter(&c->reply, &d);
+	return r;
+}
+
+int dead_letter_api_drop(struct call *c)
+{
+	int64_t id;
+
+	if (!id_parse(c->params[0], &id))
+		return no_such_dead_letter(c);
+	int r = dead_letter_drop(c->tx, id, &c->arena);
+	if (r == LAPSE_ENOTFOUND)
+		return no_such_dead_letter(c);
+	if (r < 0)
+		return r;
+	json_begin(&c->reply, '{');
+	json_put_id(&c->reply, "id", id);
+	json_put_bool(&c->reply, "dropped", true);
+	json_end(&c->reply, '}');
+	return LAPSE_OK;
+}
+
 /* POST /v1/backup: the copy is made on a worker; old ones go as durable intents. */
 
 struct surplus {
@@ -406,7 +487,7 @@ static int backup_finish(struct call *c)
 
 	c->problem = s->problem;
 	for (struct surplus *x = s->surplus; r == LAPSE_OK && x; x = x->next)
-		r = cleanup_add(c->tx, c->owner, "file", x->name);
+		r = cleanup_add(c->tx, c->owner, &CLEANUP_FILE, x->name);
 	arena_done(&s->arena);
 	if (r < 0)
 		return r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's own calls: the matrix, sweeps by hand, holds, tokens, backups. */
+/* The engine's own calls: the matrix, sweeps by hand, holds, tokens, backups, dead letters. */
 #ifndef LAPSE_ENGINE_API_H
 #define LAPSE_ENGINE_API_H
 
@@ -21,5 +21,8 @@ call_fn token_api_create;
 call_fn token_api_list;
 call_fn token_api_revoke;
 call_fn backup_api_make;
+call_fn dead_letter_api_list;
+call_fn dead_letter_api_retry;
+call_fn dead_letter_api_drop;
 
 #endif

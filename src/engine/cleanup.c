@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/cleanup.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,160 +11,17 @@
 #include "engine/engine.h"
 #include "engine/tx.h"
 
-#define RUNNING_MAX 8            /* cleanups under way at once */
-#define TAKE_MS INT64_C(60000)   /* a taken one is not taken again before */
+#define FILES_AT_ONCE 8
+#define TAKE_MS INT64_C(60000)   /* a taken one is not taken again before, after a crash */
 #define RETRY_MS INT64_C(10000)  /* pause after the first failure; it grows with each */
 #define LOOK_US INT64_C(5000000) /* between two looks when nothing calls for one */
 
-void cleaner_init(struct cleaner *c)
-{
-	*c = (struct cleaner){ 0 };
-}
-
-static void look_now(struct engine *e, void *arg)
-{
-	(void)arg;
-	e->cleaner.look_again = 0;
-}
-
-static const struct db_stmt ADD = {
-	"INSERT INTO cleanups (id, owner, kind, target, state, attempts, next_at, created_at, "
-	"error) "
-	"VALUES ($1, $2, $3, $4, 1, 0, $5, $5, '') "
-	"ON CONFLICT (kind, target) DO UPDATE SET state = 1, attempts = 0, "
-	"next_at = excluded.next_at WHERE cleanups.state = -1"
-};
-
-int cleanup_add(struct tx *tx, const char *owner, const char *kind, const char *target)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &ADD);
-
-	db_bind_int(&q, 1, id_next(&tx->engine->ids, tx->now));
-	db_bind_text(&q, 2, owner);
-	db_bind_text(&q, 3, kind);
-	db_bind_text(&q, 4, target);
-	db_bind_int(&q, 5, tx->now);
-	tx_effect(tx, look_now, NULL);
-	return db_run(&q);
-}
-
-static const struct db_stmt TAKE = {
-	"UPDATE cleanups SET next_at = $1 WHERE state = 1 AND id IN ("
-	"SELECT id FROM cleanups WHERE state = 1 AND next_at <= $2 ORDER BY next_at LIMIT $3) "
-	"RETURNING id, attempts, owner, kind, target"
-};
-static const struct db_stmt COUNT_DEAD = { "SELECT count(*) FROM cleanups WHERE state = -1" };
-
-static struct cleanup *copy_row(const struct db_query *q)
-{
-	struct cleanup *c = mem_zalloc(1, sizeof(*c));
-
-	c->id = db_int(q, 0);
-	c->attempts = db_int(q, 1);
-	c->owner = mem_strdup(db_text(q, 2));
-	c->kind = mem_strdup(db_text(q, 3));
-	c->target = mem_strdup(db_text(q, 4));
-	return c;
-}
-
-static void cleanup_free(struct cleanup *c)
-{
-	free(c->owner);
-	free(c->kind);
-	free(c->target);
-	free(c);
-}
-
-static int take(struct tx *tx, struct cleanup *taken[RUNNING_MAX], int *ret_n)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &TAKE);
-	int n = 0, r;
-
-	db_bind_int(&q, 1, time_add(tx->now, TAKE_MS));
-	db_bind_int(&q, 2, tx->now);
-	db_bind_int(&q, 3, RUNNING_MAX - tx->engine->cleaner.running);
-	while ((r = db_step(&q)) > 0)
-		taken[n++] = copy_row(&q);
-	*ret_n = n;
-	return r;
-}
-
-static int count_dead(struct db *db, int64_t *ret)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(db, &COUNT_DEAD);
-	int r = db_step(&q);
-
-	if (r > 0)
-		*ret = db_int(&q, 0);
-	return r < 0 ? r : LAPSE_OK;
-}
-
-int cleaner_load(struct engine *e)
-{
-	static const struct db_stmt newest = { "SELECT coalesce(max(id), 0) FROM cleanups" };
-	struct db_query CLEANUP(db_finish) q = db_query(e->db, &newest);
-	int r = db_step(&q);
-
-	if (r > 0 && db_int(&q, 0) > e->ids.last)
-		e->ids.last = db_int(&q, 0);
-	return r < 0 ? r : count_dead(e->db, &e->cleaner.dead);
-}
-
-/* Pending intents are rare: a look that finds none must not open a write transaction. */
-static bool has_pending(struct engine *e)
-{
-	static const struct db_stmt ANY = {
-		"SELECT 1 FROM cleanups WHERE state = 1 AND next_at <= $1 LIMIT 1"
-	};
-	struct db_query CLEANUP(db_finish) q = db_query(e->db, &ANY);
-
-	db_bind_int(&q, 1, clock_wall(e->clock));
-	return db_step(&q) > 0;
-}
-
-void cleaner_tick(struct engine *e)
-{
-	struct cleanup *taken[RUNNING_MAX];
-	struct tx tx;
-	int n = 0;
-
-	if (!e->cleaner.runner || e->cleaner.running == RUNNING_MAX || cleaner_next_us(e) > 0)
-		return;
-	e->cleaner.look_again = clock_mono(e->clock) + LOOK_US;
-	if (!has_pending(e))
-		return;
-	int r = tx_begin(&tx, e);
-	if (r == LAPSE_OK)
-		r = take(&tx, taken, &n);
-	if (r == LAPSE_OK)
-		r = tx_commit(&tx);
-	else
-		tx_rollback(&tx);
-	for (int i = 0; i < n; i++) {
-		if (r < 0) {
-			cleanup_free(taken[i]);
-			continue;
-		}
-		e->cleaner.running++;
-		e->cleaner.runner(e->cleaner.runner_ctx, taken[i]);
-	}
-}
-
-lapse_us cleaner_next_us(const struct engine *e)
-{
-	lapse_us in = e->cleaner.look_again - clock_mono(e->clock);
-
-	if (!e->cleaner.runner || e->cleaner.running == RUNNING_MAX)
-		return INT64_MAX;
-	return in > 0 ? in : 0;
-}
-
-int cleanup_delete(const struct cleanup *c, const char *data_dir, char *why, size_t size)
+static int remove_file(const char *data_dir, const char *target, char *why, size_t size)
 {
 	char path[DATADIR_PATH_MAX];
 
-	if (strcmp(c->kind, "file") != 0 || datadir_file(data_dir, c->target, path) < 0) {
-		snprintf(why, size, "nobody knows how to delete this");
+	if (datadir_file(data_dir, target, path) < 0) {
+		snprintf(why, size, "the path is too long");
 		return LAPSE_EINVAL;
 	}
 	if (unlink(path) < 0 && errno != ENOENT) {
@@ -172,6 +30,276 @@ int cleanup_delete(const struct cleanup *c, const char *data_dir, char *why, siz
 	}
 	return LAPSE_OK;
 }
+
+const struct cleanup_kind CLEANUP_FILE = {
+	.name = "file",
+	.running_max = FILES_AT_ONCE,
+	.attempts_max = offsetof(struct settings, cleanup_max_attempts),
+	.dead = EVENT_DEAD_LETTER,
+	.remove = remove_file,
+};
+
+void cleaner_init(struct cleaner *c, const struct cleanup_kind *const *kinds)
+{
+	*c = (struct cleaner){ 0 };
+	list_init(&c->settled);
+	for (; *kinds; kinds++) {
+		assert(c->kinds_count < CLEANUP_KINDS_MAX);
+		assert((*kinds)->running_max <= CLEANUP_RUNNING_MAX);
+		struct cleaner_kind *k = &c->kinds[c->kinds_count++];
+		k->kind = *kinds;
+		list_init(&k->taken);
+		list_init(&k->running);
+	}
+}
+
+static void cleanup_free(struct cleanup *c)
+{
+	free(c->owner);
+	free(c->target);
+	free(c);
+}
+
+static void free_list(struct list *l)
+{
+	for (struct list *x; (x = list_shift(l)) != NULL;)
+		cleanup_free(CONTAINER_OF(x, struct cleanup, link));
+}
+
+void cleaner_done(struct cleaner *c)
+{
+	for (size_t i = 0; i < c->kinds_count; i++) {
+		free_list(&c->kinds[i].taken);
+		free_list(&c->kinds[i].running);
+	}
+	if (c->settled.next) /* it was initialised */
+		free_list(&c->settled);
+}
+
+const struct cleanup_kind *cleaner_kind_named(const struct engine *e, const char *name)
+{
+	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
+		if (strcmp(e->cleaner.kinds[i].kind->name, name) == 0)
+			return e->cleaner.kinds[i].kind;
+	return NULL;
+}
+
+static struct cleaner_kind *state_of(struct engine *e, const struct cleanup_kind *kind)
+{
+	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
+		if (e->cleaner.kinds[i].kind == kind)
+			return &e->cleaner.kinds[i];
+	return NULL;
+}
+
+/* Effects. */
+
+static void look_now(struct engine *e, void *arg)
+{
+	(void)arg;
+	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
+		e->cleaner.kinds[i].look_again = 0;
+}
+
+void cleaner_look_now(struct tx *tx)
+{
+	tx_effect(tx, look_now, NULL);
+}
+
+static void add_dead(struct engine *e, void *arg)
+{
+	e->cleaner.dead += *(int64_t *)arg;
+}
+
+void cleaner_count_dead(struct tx *tx, int64_t delta)
+{
+	int64_t *arg = tx_alloc(tx, sizeof(*arg));
+
+	*arg = delta;
+	tx_effect(tx, add_dead, arg);
+}
+
+/* Intents. */
+
+static const struct db_stmt FIND_DEAD = {
+	"SELECT 1 FROM cleanups WHERE kind = $1 AND target = $2 AND state = -1"
+};
+static const struct db_stmt ADD = {
+	"INSERT INTO cleanups (id, owner, kind, target, state, attempts, next_at, created_at, "
+	"error) "
+	"VALUES ($1, $2, $3, $4, 1, 0, $5, $5, '') "
+	"ON CONFLICT (kind, target) DO UPDATE SET state = 1, attempts = 0, "
+	"next_at = excluded.next_at WHERE cleanups.state = -1"
+};
+
+static int revives_dead(struct tx *tx, const struct cleanup_kind *kind, const char *target)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &FIND_DEAD);
+
+	db_bind_text(&q, 1, kind->name);
+	db_bind_text(&q, 2, target);
+	return db_step(&q);
+}
+
+int cleanup_add(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
+		const char *target)
+{
+	int dead = tx->engine->cleaner.dead > 0 ? revives_dead(tx, kind, target) : 0;
+
+	if (dead < 0)
+		return dead;
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &ADD);
+	db_bind_int(&q, 1, id_next(&tx->engine->ids, tx->now));
+	db_bind_text(&q, 2, owner);
+	db_bind_text(&q, 3, kind->name);
+	db_bind_text(&q, 4, target);
+	db_bind_int(&q, 5, tx->now);
+	cleaner_look_now(tx);
+	if (dead > 0)
+		cleaner_count_dead(tx, -1);
+	return db_run(&q);
+}
+
+static const struct db_stmt RETRY = {
+	"UPDATE cleanups SET next_at = $1 WHERE id IN (SELECT id FROM cleanups WHERE state = 1 "
+	"AND kind = $2 AND next_at = $3 ORDER BY id LIMIT $4) RETURNING target"
+};
+
+int cleanup_retry(struct tx *tx, const struct cleanup_kind *kind, int64_t max,
+		  void (*fn)(void *arg, const char *target), void *arg, int64_t *ret_n)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &RETRY);
+	int64_t n = 0;
+	int r;
+
+	db_bind_int(&q, 1, tx->now);
+	db_bind_text(&q, 2, kind->name);
+	db_bind_int(&q, 3, LAPSE_NEVER);
+	db_bind_int(&q, 4, max);
+	while ((r = db_step(&q)) > 0) {
+		n++;
+		if (fn)
+			fn(arg, db_text(&q, 0));
+	}
+	if (r < 0)
+		return r;
+	if (n > 0)
+		cleaner_look_now(tx);
+	*ret_n = n;
+	return LAPSE_OK;
+}
+
+/* Taking what is due. */
+
+static const struct db_stmt TAKE = {
+	"UPDATE cleanups SET next_at = $1 WHERE state = 1 AND id IN ("
+	"SELECT id FROM cleanups WHERE state = 1 AND kind = $2 AND next_at <= $3 "
+	"ORDER BY next_at LIMIT $4) RETURNING id, attempts, owner, target"
+};
+
+static bool is_in(const struct list *all, int64_t id)
+{
+	for (const struct list *l = all->next; l != all; l = l->next)
+		if (CONTAINER_OF(l, struct cleanup, link)->id == id)
+			return true;
+	return false;
+}
+
+static struct cleanup *copy_row(const struct db_query *q, const struct cleanup_kind *kind)
+{
+	struct cleanup *c = mem_zalloc(1, sizeof(*c));
+
+	c->kind = kind;
+	c->id = db_int(q, 0);
+	c->attempts = db_int(q, 1);
+	c->owner = mem_strdup(db_text(q, 2));
+	c->target = mem_strdup(db_text(q, 3));
+	return c;
+}
+
+/* One that is under way for longer than TAKE_MS is not started a second time. */
+static int take(struct tx *tx, const struct cleaner_kind *k, struct list *taken)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &TAKE);
+	int r;
+
+	db_bind_int(&q, 1, time_add(tx->now, TAKE_MS));
+	db_bind_text(&q, 2, k->kind->name);
+	db_bind_int(&q, 3, tx->now);
+	db_bind_int(&q, 4, k->kind->running_max - k->running_count);
+	while ((r = db_step(&q)) > 0)
+		if (!is_in(&k->running, db_int(&q, 0)) && !is_in(&k->taken, db_int(&q, 0)))
+			list_append(taken, &copy_row(&q, k->kind)->link);
+	return r;
+}
+
+/* Pending intents are rare: a look that finds none must not open a write transaction. */
+static bool has_pending(struct engine *e, const struct cleanup_kind *kind)
+{
+	static const struct db_stmt ANY = {
+		"SELECT 1 FROM cleanups WHERE state = 1 AND kind = $1 AND next_at <= $2 LIMIT 1"
+	};
+	struct db_query CLEANUP(db_finish) q = db_query(e->db, &ANY);
+
+	db_bind_text(&q, 1, kind->name);
+	db_bind_int(&q, 2, clock_wall(e->clock));
+	return db_step(&q) > 0;
+}
+
+static int take_in_transaction(struct engine *e, const struct cleaner_kind *k, struct list *taken)
+{
+	struct tx tx;
+	int r = tx_begin(&tx, e);
+
+	if (r == LAPSE_OK)
+		r = take(&tx, k, taken);
+	if (r == LAPSE_OK)
+		return tx_commit_lazy(&tx);
+	tx_rollback(&tx);
+	return r;
+}
+
+static void take_due(struct engine *e, struct cleaner_kind *k)
+{
+	struct list taken;
+
+	k->look_again = clock_mono(e->clock) + LOOK_US;
+	if (!has_pending(e, k->kind))
+		return;
+	list_init(&taken);
+	if (take_in_transaction(e, k, &taken) < 0) {
+		free_list(&taken);
+		return;
+	}
+	k->taken_at = e->commits;
+	for (const struct list *l = taken.next; l != &taken; l = l->next)
+		k->running_count++;
+	list_move_all(&k->taken, &taken);
+}
+
+static bool waits_for_sync(const struct engine *e, const struct cleaner_kind *k)
+{
+	return e->durable < k->taken_at && e->syncing;
+}
+
+/* Nothing outside is touched before the intent would survive a power loss. */
+static void start_taken(struct engine *e, struct cleaner_kind *k)
+{
+	if (list_empty(&k->taken) || waits_for_sync(e, k))
+		return;
+	if (e->durable < k->taken_at)
+		engine_sync(e);
+	for (struct list *l; (l = list_shift(&k->taken)) != NULL;) {
+		struct cleanup *c = CONTAINER_OF(l, struct cleanup, link);
+		list_append(&k->running, &c->link);
+		if (k->kind->start)
+			k->kind->start(e, c);
+		else
+			e->cleaner.runner(e->cleaner.runner_ctx, c);
+	}
+}
+
+/* Outcomes. */
 
 static const struct db_stmt DONE = { "DELETE FROM cleanups WHERE id = $1" };
 static const struct db_stmt FAILED = {
@@ -186,57 +314,156 @@ static int write_done(struct tx *tx, const struct cleanup *c)
 	return db_run(&q);
 }
 
-static int announce_dead(struct tx *tx, const struct cleanup *c, const char *why)
-{
-	struct buf CLEANUP(buf_done) data = { 0 };
-
-	json_begin(&data, '{');
-	json_put_id(&data, "id", c->id);
-	json_put_text(&data, "kind", c->kind);
-	json_put_text(&data, "target", c->target);
-	json_put_int(&data, "attempts", c->attempts + 1);
-	json_put_text(&data, "error", why);
-	json_end(&data, '}');
-	return event_add(tx, c->owner, EVENT_DEAD_LETTER, &data);
-}
-
-static int write_failed(struct tx *tx, const struct cleanup *c, const char *why)
+static int write_failed(struct tx *tx, const struct cleanup *c, const struct cleanup_outcome *o)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &FAILED);
-	int64_t attempts = c->attempts + 1;
-	bool dead = attempts >= tx->engine->settings->cleanup_max_attempts;
+	lapse_ms again =
+		c->kind->retried_by_sweep ? LAPSE_NEVER : time_add(tx->now, RETRY_MS * o->attempts);
 
 	db_bind_int(&q, 1, c->id);
-	db_bind_int(&q, 2, attempts);
-	db_bind_int(&q, 3, dead ? CLEANUP_DEAD : CLEANUP_PENDING);
-	db_bind_int(&q, 4, time_add(tx->now, RETRY_MS * attempts));
-	db_bind_text(&q, 5, why);
-	int r = db_run(&q);
-	if (r == LAPSE_OK && dead)
-		r = announce_dead(tx, c, why);
+	db_bind_int(&q, 2, o->attempts);
+	db_bind_int(&q, 3, o->state);
+	db_bind_int(&q, 4, again);
+	db_bind_text(&q, 5, o->why);
+	if (o->state == CLEANUP_DEAD)
+		cleaner_count_dead(tx, 1);
+	return db_run(&q);
+}
+
+static int announce(struct tx *tx, const struct cleanup *c, const struct cleanup_outcome *o)
+{
+	enum event_kind event = o->state == CLEANUP_DEAD ? c->kind->dead : c->kind->failed;
+	struct buf CLEANUP(buf_done) data = { 0 };
+
+	if (o->state == CLEANUP_DONE || event == EVENT_NONE)
+		return LAPSE_OK;
+	json_begin(&data, '{');
+	json_put_id(&data, "id", c->id);
+	json_put_text(&data, "kind", c->kind->name);
+	json_put_text(&data, "target", c->target);
+	json_put_int(&data, "attempts", o->attempts);
+	json_put_text(&data, "error", o->why);
+	json_end(&data, '}');
+	return event_add(tx, c->owner, event, &data);
+}
+
+static int64_t attempts_max(const struct engine *e, const struct cleanup_kind *kind)
+{
+	return *(const int64_t *)((const char *)e->settings + kind->attempts_max);
+}
+
+static int write_outcome(struct tx *tx, const struct cleanup *c)
+{
+	struct cleanup_outcome o = {
+		.owner = c->owner, .target = c->target, .attempts = c->attempts, .why = ""
+	};
+
+	if (c->err < 0) {
+		o.attempts++;
+		o.why = c->why;
+		o.state = o.attempts >= attempts_max(tx->engine, c->kind) ? CLEANUP_DEAD
+									  : CLEANUP_PENDING;
+	}
+	int r = o.state == CLEANUP_DONE ? write_done(tx, c) : write_failed(tx, c, &o);
+	if (r == LAPSE_OK)
+		r = announce(tx, c, &o);
+	if (r == LAPSE_OK && c->kind->settled)
+		r = c->kind->settled(tx, &o);
 	return r;
+}
+
+/* All outcomes that came since the last tick, in one transaction. When it fails the intents stand
+ * as they were taken, and are tried again after TAKE_MS. */
+static void write_settled(struct engine *e)
+{
+	struct list *all = &e->cleaner.settled;
+	struct tx tx;
+
+	if (list_empty(all))
+		return;
+	int r = tx_begin(&tx, e);
+	for (struct list *l = all->next; r == LAPSE_OK && l != all; l = l->next)
+		r = write_outcome(&tx, CONTAINER_OF(l, struct cleanup, link));
+	if (r == LAPSE_OK)
+		r = tx_commit_lazy(&tx);
+	else
+		tx_rollback(&tx);
+	if (r < 0)
+		log_message(e->log, LOG_WARN, "cleanup.settle_failed",
+			    "outcomes could not be written and will come again: %s", err_text(r));
+	free_list(all);
 }
 
 void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *why)
 {
-	struct tx tx;
-	int64_t dead = e->cleaner.dead;
-	int r = tx_begin(&tx, e);
+	struct cleaner_kind *k = state_of(e, c->kind);
 
-	e->cleaner.running--;
-	e->cleaner.look_again = 0; /* there is room for the next */
-	if (r == LAPSE_OK)
-		r = err == LAPSE_OK ? write_done(&tx, c) : write_failed(&tx, c, why);
-	if (r == LAPSE_OK)
-		r = count_dead(tx.db, &dead);
-	if (r == LAPSE_OK)
-		r = tx_commit(&tx);
-	else
-		tx_rollback(&tx);
-	if (r == LAPSE_OK)
-		e->cleaner.dead = dead;
-	else /* the intent stands as it was taken: it is tried again after TAKE_MS */
-		log_message(e->log, LOG_WARN, "cleanup.settle_failed", "%s: %s", c->target,
-			    err_text(r));
-	cleanup_free(c);
+	c->err = err;
+	snprintf(c->why, sizeof(c->why), "%s", why);
+	list_remove(&c->link);
+	list_append(&e->cleaner.settled, &c->link);
+	k->running_count--;
+	k->look_again = 0; /* there is room for the next */
+}
+
+/* The loop. */
+
+static bool can_start(const struct engine *e, const struct cleaner_kind *k)
+{
+	return k->running_count < k->kind->running_max && (k->kind->start || e->cleaner.runner);
+}
+
+static lapse_us next_look_us(const struct engine *e, const struct cleaner_kind *k)
+{
+	lapse_us in = k->look_again - clock_mono(e->clock);
+
+	if (!can_start(e, k))
+		return INT64_MAX;
+	return in > 0 ? in : 0;
+}
+
+void cleaner_tick(struct engine *e)
+{
+	write_settled(e);
+	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
+		if (next_look_us(e, &e->cleaner.kinds[i]) == 0)
+			take_due(e, &e->cleaner.kinds[i]);
+	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
+		start_taken(e, &e->cleaner.kinds[i]);
+	write_settled(e); /* of a runner that has no loop */
+}
+
+void cleaner_stop(struct engine *e)
+{
+	write_settled(e);
+}
+
+lapse_us cleaner_next_us(const struct engine *e)
+{
+	lapse_us next = list_empty(&e->cleaner.settled) ? INT64_MAX : 0;
+
+	for (size_t i = 0; i < e->cleaner.kinds_count; i++) {
+		const struct cleaner_kind *k = &e->cleaner.kinds[i];
+		bool can_go = !list_empty(&k->taken) && !waits_for_sync(e, k);
+		lapse_us in = can_go ? 0 : next_look_us(e, k);
+		next = in < next ? in : next;
+	}
+	return next;
+}
+
+int cleaner_load(struct engine *e)
+{
+	static const struct db_stmt FIGURES = {
+		"SELECT (SELECT coalesce(max(id), 0) FROM cleanups), "
+		"(SELECT count(*) FROM cleanups WHERE state = -1)"
+	};
+	struct db_query CLEANUP(db_finish) q = db_query(e->db, &FIGURES);
+	int r = db_step(&q);
+
+	if (r <= 0)
+		return r;
+	if (db_int(&q, 0) > e->ids.last)
+		e->ids.last = db_int(&q, 0);
+	e->cleaner.dead = db_int(&q, 1);
+	return LAPSE_OK;
 }

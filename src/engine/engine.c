@@ -147,7 +147,7 @@ int engine_open(struct engine *e, const struct engine_config *config, struct pro
 		e->bounds_count++;
 	assert(e->bounds_count <= BOUNDS_MAX);
 	schedule_init(e, config->schedulers);
-	cleaner_init(&e->cleaner);
+	cleaner_init(&e->cleaner, config->cleanups);
 
 	int r = datadir_lock(&e->dir, config->settings->data_dir, p);
 	if (r == LAPSE_OK)
@@ -165,6 +165,7 @@ int engine_open(struct engine *e, const struct engine_config *config, struct pro
 void engine_stop(struct engine *e)
 {
 	schedule_stop(e);
+	cleaner_stop(e);
 	for (size_t i = 0; i < e->bounds_count; i++)
 		if (e->bounds[i]->memory)
 			e->bounds[i]->memory->stop(e);
@@ -179,6 +180,7 @@ void engine_close(struct engine *e)
 	for (size_t i = 0; i < e->bounds_count; i++)
 		if (e->bounds[i]->memory)
 			e->bounds[i]->memory->done(e);
+	cleaner_done(&e->cleaner);
 	waits_done(&e->waits);
 	ring_done(&e->ring);
 	tokens_done(&e->tokens);
@@ -217,6 +219,12 @@ lapse_us engine_next_us(const struct engine *e)
 	for (size_t i = 0; i < ARRAY_LEN(all); i++)
 		next = all[i] < next ? all[i] : next;
 	return next;
+}
+
+void engine_sync(struct engine *e)
+{
+	syncer_sync(e->syncer);
+	e->durable = e->commits;
 }
 
 int engine_count_due(struct engine *e, lapse_ms now, struct due_count ret[BOUNDS_MAX])

@@ -94,6 +94,12 @@ const struct shape SHAPE_TOKEN = { "Token", FIELDS(
 const struct shape SHAPE_TOKEN_PAGE = { "TokenPage", FIELDS(PAGE(&SHAPE_TOKEN)) };
 const struct shape SHAPE_REVOKED = { "Revoked", FIELDS(TEXT("prefix"), BOOL("revoked")) };
 
+const struct shape SHAPE_DEAD_LETTER = { "DeadLetter", FIELDS(
+	ID("id"), TEXT("kind"), TEXT("target"), TEXT("owner"), TEXT("state"), INT("attempts"),
+	TEXT("error"), TIME("created_at")) };
+const struct shape SHAPE_DEAD_LETTER_PAGE = { "DeadLetterPage", FIELDS(PAGE(&SHAPE_DEAD_LETTER)) };
+const struct shape SHAPE_DROPPED = { "Dropped", FIELDS(ID("id"), BOOL("dropped")) };
+
 const struct shape SHAPE_BACKUP = { "Backup", FIELDS(
 	TEXT("file"), INT("bytes"), TIME("created_at")) };
 const struct shape SHAPE_CLOCK = { "Clock", FIELDS(

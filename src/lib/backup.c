@@ -16,7 +16,7 @@ static void drop(void *arg, const char *name)
 	struct surplus *x = arg;
 
 	if (x->err == LAPSE_OK)
-		x->err = cleanup_add(x->tx, x->owner, "file", name);
+		x->err = cleanup_add(x->tx, x->owner, &CLEANUP_FILE, name);
 }
 
 static int drop_surplus(struct lapse_store *s)

@@ -11,7 +11,7 @@ void store_run_cleanup(void *store, struct cleanup *c)
 {
 	struct lapse_store *s = store;
 	char why[128] = "";
-	int r = cleanup_delete(c, s->settings.data_dir, why, sizeof(why));
+	int r = c->kind->remove(s->settings.data_dir, c->target, why, sizeof(why));
 
 	cleanup_settle(&s->engine, c, r, why);
 }

@@ -220,7 +220,8 @@ static int open_engine(struct lapse_store *s, struct problem *p)
 					.clock = &s->clock,
 					.log = &s->log,
 					.bounds = ROOM_BOUNDS,
-					.schedulers = ROOM_SCHEDULERS };
+					.schedulers = ROOM_SCHEDULERS,
+					.cleanups = ROOM_CLEANUPS };
 
 	sigset_t all, before;
 

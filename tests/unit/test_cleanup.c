@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/deadletter.h"
 #include "unit.h"
 
 #define RUNS_MAX 64
 
-/* A runner that only keeps what it is given; the test settles it. */
+/* Runs that only are kept; the test settles them. */
 struct bench {
 	struct world *world;
 	struct cleanup *runs[RUNS_MAX];
@@ -23,10 +24,51 @@ static void keep(void *ctx, struct cleanup *c)
 	b->runs[b->started++] = c;
 }
 
+static void keep_mail(struct engine *e, struct cleanup *c)
+{
+	keep(e->cleaner.runner_ctx, c);
+}
+
+/* A room's row, kept in step: a table with the state of each target. */
+static int note_mail(struct tx *tx, const struct cleanup_outcome *o)
+{
+	static const struct db_stmt NOTE = {
+		"INSERT INTO mail_states (target, state, attempts, why) VALUES ($1, $2, $3, $4) "
+		"ON CONFLICT (target) DO UPDATE SET state = excluded.state, "
+		"attempts = excluded.attempts, why = excluded.why"
+	};
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &NOTE);
+
+	db_bind_text(&q, 1, o->target);
+	db_bind_int(&q, 2, o->state);
+	db_bind_int(&q, 3, o->attempts);
+	db_bind_text(&q, 4, o->why);
+	return db_run(&q);
+}
+
+static const struct cleanup_kind MAIL = {
+	.name = "mail",
+	.running_max = 2,
+	.attempts_max = offsetof(struct settings, cleanup_max_attempts),
+	.failed = EVENT_MESSAGE_READ, /* any two that are told apart */
+	.dead = EVENT_MESSAGE_SENT,
+	.retried_by_sweep = true,
+	.start = keep_mail,
+	.settled = note_mail,
+};
+static const struct cleanup_kind *const KINDS[] = { &CLEANUP_FILE, &MAIL, NULL };
+
 static void attach(struct bench *b)
 {
-	b->world->engine.cleaner.runner = keep;
-	b->world->engine.cleaner.runner_ctx = b;
+	struct engine *e = &b->world->engine;
+
+	cleaner_done(&e->cleaner);
+	cleaner_init(&e->cleaner, KINDS);
+	assert_int_equal(cleaner_load(e), LAPSE_OK);
+	e->cleaner.runner = keep;
+	e->cleaner.runner_ctx = b;
+	side_run(b->world, "CREATE TABLE IF NOT EXISTS mail_states "
+			   "(target TEXT PRIMARY KEY, state INT, attempts INT, why TEXT)");
 }
 
 static int setup(void **state)
@@ -46,17 +88,12 @@ static void settle_next(struct bench *b, int err, const char *why)
 	assert_true(b->settled < b->started);
 	cleanup_settle(&b->world->engine, b->runs[b->settled], err, why);
 	b->runs[b->settled++] = NULL;
+	cleaner_stop(&b->world->engine); /* the outcome is written, nothing is started */
 }
 
 /* What a crash leaves: the process's memory goes, the store stays. */
 static void forget_runs(struct bench *b)
 {
-	for (int i = b->settled; i < b->started; i++) {
-		free(b->runs[i]->owner);
-		free(b->runs[i]->kind);
-		free(b->runs[i]->target);
-		free(b->runs[i]);
-	}
 	b->settled = b->started;
 }
 
@@ -71,7 +108,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void add(struct world *w, const char *kind, const char *target)
+static void add(struct world *w, const struct cleanup_kind *kind, const char *target)
 {
 	struct tx tx;
 
@@ -95,13 +132,13 @@ static void done_once_and_gone(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, "file", "blob-1");
+	add(b->world, &CLEANUP_FILE, "blob-1");
 	assert_int_equal(rows(b, "state = 1 AND attempts = 0"), 1);
 	assert_int_equal(cleaner_next_us(&b->world->engine), 0);
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 1);
 	assert_string_equal(b->runs[0]->owner, "owner");
-	assert_string_equal(b->runs[0]->kind, "file");
+	assert_ptr_equal(b->runs[0]->kind, &CLEANUP_FILE);
 	assert_string_equal(b->runs[0]->target, "blob-1");
 	for (int i = 0; i < 10; i++)
 		advance_and_tick(b, 5000);
@@ -110,7 +147,7 @@ static void done_once_and_gone(void **state)
 	assert_int_equal(rows(b, "1"), 0);
 	advance_and_tick(b, 3600000);
 	assert_int_equal(b->started, 1);
-	assert_int_equal(b->world->engine.cleaner.running, 0);
+	assert_int_equal(b->world->engine.cleaner.kinds[0].running_count, 0);
 }
 
 static void an_intent_of_a_rolled_back_transaction_is_none(void **state)
@@ -120,7 +157,7 @@ static void an_intent_of_a_rolled_back_transaction_is_none(void **state)
 
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(tx_begin(&tx, &b->world->engine), LAPSE_OK);
-	assert_int_equal(cleanup_add(&tx, "o", "file", "x"), LAPSE_OK);
+	assert_int_equal(cleanup_add(&tx, "o", &CLEANUP_FILE, "x"), LAPSE_OK);
 	tx_rollback(&tx);
 	assert_true(cleaner_next_us(&b->world->engine) > 0);
 	advance_and_tick(b, 3600000);
@@ -132,9 +169,9 @@ static void without_a_runner_intents_wait(void **state)
 	struct bench *b = *state;
 
 	b->world->engine.cleaner.runner = NULL;
-	add(b->world, "file", "x");
-	assert_int_equal(cleaner_next_us(&b->world->engine), INT64_MAX);
+	add(b->world, &CLEANUP_FILE, "x");
 	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 0);
 	assert_int_equal(rows(b, "state = 1 AND next_at <= created_at"), 1);
 	attach(b);
 	cleaner_tick(&b->world->engine);
@@ -145,9 +182,9 @@ static void the_same_target_twice_is_one(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, "file", "x");
-	add(b->world, "file", "x");
-	add(b->world, "mail", "x");
+	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &MAIL, "x");
 	assert_int_equal(rows(b, "1"), 2);
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 2);
@@ -157,7 +194,7 @@ static void a_failure_is_tried_again_after_a_pause(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, "file", "x");
+	add(b->world, &CLEANUP_FILE, "x");
 	cleaner_tick(&b->world->engine);
 	settle_next(b, LAPSE_ETIMEOUT, "no answer");
 	assert_int_equal(rows(b, "state = 1 AND attempts = 1 AND error = 'no answer'"), 1);
@@ -178,7 +215,7 @@ static void a_failure_is_tried_again_after_a_pause(void **state)
 
 static void die(struct bench *b, const char *target)
 {
-	add(b->world, "file", target);
+	add(b->world, &CLEANUP_FILE, target);
 	for (int i = 0; i < 3; i++) {
 		advance_and_tick(b, 60000);
 		settle_next(b, LAPSE_EIO, "disk on fire");
@@ -210,7 +247,7 @@ static void the_number_of_attempts_is_a_setting(void **state)
 	struct bench *b = *state;
 
 	b->world->settings.cleanup_max_attempts = 1;
-	add(b->world, "file", "x");
+	add(b->world, &CLEANUP_FILE, "x");
 	cleaner_tick(&b->world->engine);
 	settle_next(b, LAPSE_EIO, "no");
 	assert_int_equal(rows(b, "state = -1 AND attempts = 1"), 1);
@@ -223,6 +260,7 @@ static void dead_letters_are_counted_after_a_restart(void **state)
 	die(b, "x");
 	world_reopen(b->world);
 	assert_int_equal(b->world->engine.cleaner.dead, 1);
+	attach(b);
 }
 
 /* The daemon dies between the take and the answer: the intent is there and is tried again. */
@@ -230,7 +268,7 @@ static void a_crash_costs_a_pause(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, "file", "x");
+	add(b->world, &CLEANUP_FILE, "x");
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 1);
 	forget_runs(b);
@@ -249,13 +287,13 @@ static void a_settlement_that_cannot_be_written_is_repeated(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, "file", "x");
+	add(b->world, &CLEANUP_FILE, "x");
 	cleaner_tick(&b->world->engine);
 	store_fails(b->world);
 	settle_next(b, LAPSE_OK, "");
 	store_is_back(b->world);
 	assert_int_equal(rows(b, "state = 1 AND attempts = 0"), 1);
-	assert_int_equal(b->world->engine.cleaner.running, 0);
+	assert_int_equal(b->world->engine.cleaner.kinds[0].running_count, 0);
 	char *CLEANUP(mem_freep) log = world_log(b->world);
 	assert_non_null(strstr(log, "cleanup.settle_failed"));
 	advance_and_tick(b, 60000);
@@ -268,7 +306,7 @@ static void a_take_that_cannot_be_written_starts_nothing(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, "file", "x");
+	add(b->world, &CLEANUP_FILE, "x");
 	store_fails(b->world);
 	cleaner_tick(&b->world->engine);
 	store_is_back(b->world);
@@ -286,17 +324,18 @@ static void so_many_at_once(void **state)
 	for (int i = 0; i < 20; i++) {
 		char target[16];
 		snprintf(target, sizeof(target), "%d", i);
-		add(b->world, "file", target);
+		add(b->world, &CLEANUP_FILE, target);
 	}
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 8);
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 8);
-	assert_int_equal(cleaner_next_us(&b->world->engine), INT64_MAX);
+	assert_true(cleaner_next_us(&b->world->engine) > 0);
 	for (int round = 0; b->settled < 20; round++) {
 		assert_true(round < 50);
 		assert_true(b->started - b->settled <= 8);
-		assert_int_equal(b->world->engine.cleaner.running, b->started - b->settled);
+		assert_int_equal(b->world->engine.cleaner.kinds[0].running_count,
+				 b->started - b->settled);
 		for (int i = 0; i < 3 && b->settled < b->started; i++) {
 			int target = atoi(b->runs[b->settled]->target);
 			assert_false(seen[target]);
@@ -317,7 +356,7 @@ static void a_free_place_is_used_at_once(void **state)
 	for (int i = 0; i < 9; i++) {
 		char target[16];
 		snprintf(target, sizeof(target), "%d", i);
-		add(b->world, "file", target);
+		add(b->world, &CLEANUP_FILE, target);
 	}
 	cleaner_tick(&b->world->engine);
 	settle_next(b, LAPSE_OK, "");
@@ -331,13 +370,220 @@ static void a_clock_that_went_back_is_no_conflict(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, "file", "x");
+	add(b->world, &CLEANUP_FILE, "x");
 	world_close(b->world);
 	b->world->time.wall -= 3600000;
 	world_open(b->world);
 	fake_clock_advance(&b->world->time, 3600000); /* the same millisecond comes a second time */
-	add(b->world, "file", "y");
+	add(b->world, &CLEANUP_FILE, "y");
 	assert_int_equal(rows(b, "1"), 2);
+}
+
+/* Kinds. */
+
+static int64_t mail_state(struct bench *b, const char *target)
+{
+	return side_int(b->world, "SELECT state FROM mail_states WHERE target = '%s'", target);
+}
+
+static void fail_mail(struct bench *b, const char *target)
+{
+	add(b->world, &MAIL, target);
+	cleaner_tick(&b->world->engine);
+	settle_next(b, LAPSE_EUPSTREAM, "502");
+}
+
+static int64_t retry_some(struct bench *b, int64_t max)
+{
+	struct tx tx;
+	int64_t n = -1;
+
+	assert_int_equal(tx_begin(&tx, &b->world->engine), LAPSE_OK);
+	assert_int_equal(cleanup_retry(&tx, &MAIL, max, NULL, NULL, &n), LAPSE_OK);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	cleaner_tick(&b->world->engine);
+	return n;
+}
+
+/* One kind that is busy does not keep another from its work. */
+static void kinds_have_places_of_their_own(void **state)
+{
+	struct bench *b = *state;
+
+	for (int i = 0; i < 5; i++) {
+		char target[16];
+		snprintf(target, sizeof(target), "%d", i);
+		add(b->world, &MAIL, target);
+	}
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 2);
+	add(b->world, &CLEANUP_FILE, "x");
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 3);
+	assert_ptr_equal(b->runs[2]->kind, &CLEANUP_FILE);
+}
+
+static void the_room_hears_of_every_outcome(void **state)
+{
+	struct bench *b = *state;
+
+	fail_mail(b, "m");
+	assert_int_equal(mail_state(b, "m"), CLEANUP_PENDING);
+	assert_int_equal(side_int(b->world, "SELECT attempts FROM mail_states"), 1);
+	assert_int_equal(
+		side_int(b->world, "SELECT count(*) FROM events WHERE kind = 'message.read'"), 1);
+	assert_int_equal(retry_some(b, 10), 1);
+	settle_next(b, LAPSE_OK, "");
+	assert_int_equal(mail_state(b, "m"), CLEANUP_DONE);
+	assert_int_equal(rows(b, "1"), 0);
+}
+
+/* Not by time: only a sweep brings it back, oldest first, and as many as it says. */
+static void what_sweeps_retry_waits_for_one(void **state)
+{
+	struct bench *b = *state;
+
+	fail_mail(b, "m1");
+	fail_mail(b, "m2");
+	fail_mail(b, "m3");
+	advance_and_tick(b, 86400000);
+	assert_int_equal(b->started, 3);
+	assert_int_equal(retry_some(b, 2), 2);
+	assert_int_equal(b->started, 5);
+	assert_string_equal(b->runs[3]->target, "m1");
+	assert_string_equal(b->runs[4]->target, "m2");
+	assert_int_equal(retry_some(b, 10), 1); /* what is under way is not taken twice */
+}
+
+/* One that takes longer than a take lasts is not started a second time beside itself. */
+static void a_slow_one_runs_once(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, &MAIL, "slow");
+	cleaner_tick(&b->world->engine);
+	for (int i = 0; i < 5; i++)
+		advance_and_tick(b, 61000);
+	assert_int_equal(b->started, 1);
+	settle_next(b, LAPSE_OK, "");
+	assert_int_equal(rows(b, "1"), 0);
+}
+
+/* Outcomes that come together are one transaction; one that cannot be written takes none along
+ * for good. */
+static void outcomes_are_written_together(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, &MAIL, "a");
+	add(b->world, &MAIL, "b");
+	cleaner_tick(&b->world->engine);
+	cleanup_settle(&b->world->engine, b->runs[b->settled++], LAPSE_OK, "");
+	cleanup_settle(&b->world->engine, b->runs[b->settled++], LAPSE_EIO, "no");
+	assert_int_equal(cleaner_next_us(&b->world->engine), 0);
+	assert_int_equal(rows(b, "1"), 2);
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(rows(b, "1"), 1);
+	assert_int_equal(mail_state(b, "a"), CLEANUP_DONE);
+	assert_int_equal(mail_state(b, "b"), CLEANUP_PENDING);
+}
+
+/* Nothing outside is touched before the intent would survive a power loss: it waits for a sync that
+ * is under way, and syncs itself when there is none. */
+static void the_intent_is_durable_before_the_call(void **state)
+{
+	struct bench *b = *state;
+	struct engine *e = &b->world->engine;
+
+	add(b->world, &MAIL, "m");
+	e->syncing = true; /* of a turn that began before */
+	cleaner_tick(e);
+	assert_int_equal(rows(b, "next_at > created_at"), 1); /* taken */
+	assert_int_equal(b->started, 0);
+	assert_true(cleaner_next_us(e) > 0); /* and nobody spins meanwhile */
+	e->syncing = false;
+	assert_true(e->durable < e->commits);
+	assert_int_equal(cleaner_next_us(e), 0);
+	cleaner_tick(e);
+	assert_int_equal(b->started, 1);
+	assert_int_equal(e->durable, e->commits);
+}
+
+/* Dead letters. */
+
+static int64_t die_mail(struct bench *b, const char *target)
+{
+	fail_mail(b, target);
+	for (int i = 0; i < 2; i++) {
+		retry_some(b, 10);
+		settle_next(b, LAPSE_EUPSTREAM, "502");
+	}
+	assert_int_equal(mail_state(b, target), CLEANUP_DEAD);
+	return side_int(b->world, "SELECT id FROM cleanups WHERE target = '%s'", target);
+}
+
+static void count_letter(void *arg, const struct dead_letter *d)
+{
+	assert_int_equal(d->state, CLEANUP_DEAD);
+	assert_string_equal(d->error, "502");
+	assert_int_equal(d->attempts, 3);
+	++*(int *)arg;
+}
+
+static void a_dead_letter_is_retried_with_all_its_attempts(void **state)
+{
+	struct bench *b = *state;
+	int64_t id = die_mail(b, "m");
+	struct dead_letter d;
+	struct arena arena;
+	struct tx tx;
+	int seen = 0;
+
+	arena_init(&arena);
+	assert_int_equal(tx_begin(&tx, &b->world->engine), LAPSE_OK);
+	assert_int_equal(dead_letter_list(&tx, INT64_MAX, 10, count_letter, &seen), LAPSE_OK);
+	assert_int_equal(seen, 1);
+	assert_int_equal(dead_letter_retry(&tx, id, &arena, &d), LAPSE_OK);
+	assert_int_equal(dead_letter_retry(&tx, id, &arena, &d), LAPSE_ENOTFOUND);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	assert_int_equal(d.state, CLEANUP_PENDING);
+	assert_int_equal(d.attempts, 0);
+	assert_int_equal(mail_state(b, "m"), CLEANUP_PENDING);
+	assert_int_equal(b->world->engine.cleaner.dead, 0);
+	cleaner_tick(&b->world->engine);
+	settle_next(b, LAPSE_OK, "");
+	assert_int_equal(rows(b, "1"), 0);
+	arena_done(&arena);
+}
+
+static void a_dropped_dead_letter_is_gone(void **state)
+{
+	struct bench *b = *state;
+	int64_t id = die_mail(b, "m");
+	struct arena arena;
+	struct tx tx;
+
+	arena_init(&arena);
+	assert_int_equal(tx_begin(&tx, &b->world->engine), LAPSE_OK);
+	assert_int_equal(dead_letter_drop(&tx, id, &arena), LAPSE_OK);
+	assert_int_equal(dead_letter_drop(&tx, id, &arena), LAPSE_ENOTFOUND);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	assert_int_equal(mail_state(b, "m"), CLEANUP_DROPPED);
+	assert_int_equal(b->world->engine.cleaner.dead, 0);
+	assert_int_equal(rows(b, "1"), 0);
+	arena_done(&arena);
+}
+
+/* Wanting it deleted again brings a dead letter back, and the count follows. */
+static void a_dead_letter_wanted_again_is_pending(void **state)
+{
+	struct bench *b = *state;
+
+	die_mail(b, "m");
+	assert_int_equal(b->world->engine.cleaner.dead, 1);
+	add(b->world, &MAIL, "m");
+	assert_int_equal(b->world->engine.cleaner.dead, 0);
+	assert_int_equal(rows(b, "state = 1 AND attempts = 0"), 1);
 }
 
 #define BENCH_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -359,6 +605,15 @@ int main(void)
 		BENCH_TEST(so_many_at_once),
 		BENCH_TEST(a_free_place_is_used_at_once),
 		BENCH_TEST(a_clock_that_went_back_is_no_conflict),
+		BENCH_TEST(kinds_have_places_of_their_own),
+		BENCH_TEST(the_room_hears_of_every_outcome),
+		BENCH_TEST(what_sweeps_retry_waits_for_one),
+		BENCH_TEST(a_slow_one_runs_once),
+		BENCH_TEST(outcomes_are_written_together),
+		BENCH_TEST(the_intent_is_durable_before_the_call),
+		BENCH_TEST(a_dead_letter_is_retried_with_all_its_attempts),
+		BENCH_TEST(a_dropped_dead_letter_is_gone),
+		BENCH_TEST(a_dead_letter_wanted_again_is_pending),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

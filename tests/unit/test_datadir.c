@@ -71,7 +71,8 @@ static void a_second_engine_is_refused(void **state)
 					.clock = &w->time.clock,
 					.log = &w->log,
 					.bounds = ROOM_BOUNDS,
-					.schedulers = ROOM_SCHEDULERS };
+					.schedulers = ROOM_SCHEDULERS,
+					.cleanups = ROOM_CLEANUPS };
 	struct problem p = { 0 };
 	struct engine second;
 

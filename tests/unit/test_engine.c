@@ -143,7 +143,8 @@ static void a_failed_open_leaves_nothing_locked(void **state)
 					.clock = &w->time.clock,
 					.log = &w->log,
 					.bounds = ROOM_BOUNDS,
-					.schedulers = ROOM_SCHEDULERS };
+					.schedulers = ROOM_SCHEDULERS,
+					.cleanups = ROOM_CLEANUPS };
 	char path[TEMP_PATH_MAX];
 	struct problem p = { 0 };
 	struct engine second;

@@ -119,7 +119,8 @@ void world_open(struct world *w)
 					.clock = &w->time.clock,
 					.log = &w->log,
 					.bounds = ROOM_BOUNDS,
-					.schedulers = ROOM_SCHEDULERS };
+					.schedulers = ROOM_SCHEDULERS,
+					.cleanups = ROOM_CLEANUPS };
 	struct problem p = { 0 };
 	char path[TEMP_PATH_MAX];
 
