@@ -13,6 +13,13 @@ void buf_done(struct buf *b)
 	*b = (struct buf){ 0 };
 }
 
+void buf_clear(struct buf *b)
+{
+	b->len = 0;
+	if (b->data)
+		b->data[0] = '\0';
+}
+
 void buf_reserve(struct buf *b, size_t more)
 {
 	if (b->cap - b->len >= more && b->data)

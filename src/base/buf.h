@@ -18,6 +18,7 @@ struct buf {
 };
 
 void buf_done(struct buf *b); /* frees; the buffer is empty and usable again */
+void buf_clear(struct buf *b); /* empties it and keeps its memory */
 void buf_reserve(struct buf *b, size_t more);
 void buf_add(struct buf *b, const void *bytes, size_t n);
 void buf_puts(struct buf *b, const char *s);

@@ -41,6 +41,14 @@ bool span_parse(const char *text, int64_t *ret_ms)
 	return false;
 }
 
+static bool life_parse(const char *text, int64_t *ret)
+{
+	if (strcmp(text, "infinity") != 0)
+		return span_parse(text, ret);
+	*ret = LAPSE_NEVER;
+	return true;
+}
+
 static bool whole_parse(const char *text, int64_t *ret)
 {
 	char *end;
@@ -85,6 +93,10 @@ static enum outcome store_value(struct cli *cli, enum option_id id, const char *
 		if (!span_parse(value, &args->number[id]))
 			wanted = "a duration like 500ms, 30s, 5m, 2h or 7d";
 		break;
+	case KIND_LIFE:
+		if (!life_parse(value, &args->number[id]))
+			wanted = "a duration like 30s, 5m, 2h or 7d, or infinity";
+		break;
 	case KIND_PAST:
 	case KIND_FUTURE:
 		if (!moment_parse(value, cli->now, o->kind == KIND_PAST ? -1 : 1,
@@ -110,18 +122,31 @@ static enum option_id find_option(const struct command *c, const char *spelling,
 	return OPTIONS_COUNT;
 }
 
+/* The short forms are for hands that know them from other commands. */
+static const char *option_long(const char *word)
+{
+	static const struct {
+		const char *shorter, *longer;
+	} forms[] = { { "-h", "--help" }, { "-o", "--output" } };
+
+	for (size_t i = 0; i < ARRAY_LEN(forms); i++)
+		if (strcmp(word, forms[i].shorter) == 0)
+			return forms[i].longer;
+	return word;
+}
+
 /* Takes the option argv[0], with its value from argv[1] where it needs one; `*i` moves past it. */
 static enum outcome take_option(struct cli *cli, int argc, char *const *argv, int *i)
 {
 	struct args *args = &cli->args;
-	const char *word = strcmp(argv[*i], "-h") == 0 ? "--help" : argv[*i];
+	const char *given = argv[*i], *word = option_long(given);
 	size_t n = strcspn(word, "=");
 	enum option_id id = OPTIONS_COUNT;
 
 	if (n > 2 && word[1] == '-')
 		id = find_option(args->command, word + 2, n - 2);
 	if (id == OPTIONS_COUNT)
-		return cli_usage(cli, "unknown option '%.*s'", (int)n, word);
+		return cli_usage(cli, "unknown option '%.*s'", (int)strcspn(given, "="), given);
 
 	const struct option *o = &OPTIONS_TABLE[id];
 	const char *value = word[n] == '=' ? word + n + 1 : NULL;

@@ -22,6 +22,7 @@ enum option_kind {
 	KIND_TEXTS,  /* lists[] and times[]: may be repeated */
 	KIND_WHOLE,  /* number[]: at least 1 */
 	KIND_SPAN,   /* number[]: a duration in ms */
+	KIND_LIFE,   /* number[]: a duration in ms, or LAPSE_NEVER for infinity */
 	KIND_PAST,   /* number[]: a time; a duration means that long ago */
 	KIND_FUTURE, /* number[]: a time; a duration means that long from now */
 };
@@ -58,6 +59,24 @@ enum option_kind {
 	X(AFTER, "after", TEXT, "ID", "begin after the event with this id")                        \
 	X(INTERVAL, "interval", SPAN, "DURATION", "time between two frames, from 100ms (1s)")      \
 	X(ONCE, "once", FLAG, NULL, "print one frame and end")                                     \
+	X(USERNAME, "username", TEXT, "NAME", "the part before the @; a random one by default")    \
+	X(DOMAIN, "domain", TEXT, "DOMAIN", "the part after the @; the daemon's own by default")   \
+	X(MAILBOX_TTL, "ttl", SPAN, "DURATION", "lifetime from now on; the daemon's default without it") \
+	X(KEY, "idempotency-key", TEXT, "KEY", "the same request with the same KEY again does nothing new") \
+	X(INCLUDE_EXPIRED, "include-expired", FLAG, NULL, "also those that have expired")          \
+	X(FOLDER, "folder", TEXT, "FOLDER", "inbox (the default), sent, drafts, junk or all")      \
+	X(MAIL_TO, "to", TEXTS, "ADDRESS", "who gets the mail; may be repeated")                   \
+	X(CC, "cc", TEXTS, "ADDRESS", "who gets a copy; may be repeated")                          \
+	X(BCC, "bcc", TEXTS, "ADDRESS", "who gets a copy unseen; may be repeated")                 \
+	X(SUBJECT, "subject", TEXT, "TEXT", "the mail's subject")                                  \
+	X(BODY, "body", TEXT, "TEXT", "the mail's text")                                           \
+	X(BODY_FILE, "body-file", TEXT, "FILE", "file with the mail's text; - is standard input")  \
+	X(HTML_FILE, "html-file", TEXT, "FILE", "file with the mail as HTML; - is standard input") \
+	X(STAGE_TTL, "ttl", LIFE, "DURATION", "lifetime, or infinity; the daemon's default without it") \
+	X(PERSIST, "persist", FLAG, NULL, "keep it until somebody removes it")                     \
+	X(NAME, "name", TEXT, "NAME", "what the attachment is called; the file's name by default") \
+	X(OUTPUT, "output", TEXT, "FILE", "where it goes, also as -o FILE; - is standard output")  \
+	X(FORCE, "force", FLAG, NULL, "replace a FILE that exists")                                \
 	X(URL, "url", TEXT, "URL", "http://HOST:PORT, https://HOST:PORT or unix:PATH (LAPSE_URL, else " DEFAULT_URL ")") \
 	X(TOKEN_FILE, "token-file", TEXT, "FILE", "file with the token (LAPSE_TOKEN)")             \
 	X(CA_FILE, "ca-file", TEXT, "FILE", "certificates to trust for https, instead of the system's") \

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/id.h"
 #include "cli/cli.h"
 #include "cli/connect.h"
 
@@ -12,31 +11,54 @@
 #define CALL_TIMEOUT_MS 60000
 #define ANSWER_MAX_BYTES (1u << 30) /* a page of the largest messages, all escaped, and no more */
 #define ATTEMPTS 2
-#define STREAM_SILENCE_US 45000000 /* three keep-alives missed: the connection is dead */
+#define LONG_BUFFER_BYTES                                                                          \
+	(256 * 1024L) /* of a long body or answer: fewer calls, and still flat                     \
+		       */
 
 /* One transfer, for the functions curl calls. */
 struct transfer {
 	CURL *curl;
-	const struct stream *stream; /* NULL: the answer is gathered */
+	const struct request *request;
 	struct answer *answer;
 	const struct clock *clock;
-	lapse_us heard; /* when something came, or the request went out */
-	bool ended;     /* by a function of the stream */
+	lapse_us heard;  /* when something came, or went out */
+	curl_off_t sent; /* of the source, at that time */
+	bool has_begun;  /* the stream knows what it gets */
+	bool ended;      /* by a function of the stream, or its source failed */
 };
+
+static bool is_wanted(const char *wanted, const char *type)
+{
+	return strcmp(wanted, "*/*") == 0 ||
+	       (type && strncasecmp(type, wanted, strlen(wanted)) == 0);
+}
 
 /* Whether what comes is the stream that was asked for; an error or a stranger's page is gathered.
  */
 static bool is_stream(const struct transfer *t)
 {
-	static const char wanted[] = "text/event-stream";
 	const char *type = NULL;
 	long status = 0;
 
-	if (!t->stream)
+	if (!t->request->stream)
 		return false;
 	curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(t->curl, CURLINFO_CONTENT_TYPE, &type);
-	return status == 200 && type && strncasecmp(type, wanted, sizeof(wanted) - 1) == 0;
+	return (status == 200 || status == 206) && is_wanted(t->request->accept, type);
+}
+
+static bool begin_stream(struct transfer *t)
+{
+	const struct stream *s = t->request->stream;
+	struct curl_header *range = NULL;
+	long status = 0;
+
+	if (t->has_begun || !s->begin)
+		return true;
+	t->has_begun = true;
+	curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+	curl_easy_header(t->curl, "Content-Range", 0, CURLH_HEADER, -1, &range);
+	return s->begin(s->arg, status, range ? range->value : NULL);
 }
 
 static size_t receive(char *bytes, size_t size, size_t n, void *arg)
@@ -46,7 +68,8 @@ static size_t receive(char *bytes, size_t size, size_t n, void *arg)
 
 	t->heard = clock_mono(t->clock);
 	if (is_stream(t)) {
-		t->ended = !t->stream->take(t->stream->arg, bytes, size * n);
+		const struct stream *s = t->request->stream;
+		t->ended = !begin_stream(t) || !s->take(s->arg, bytes, size * n);
 		return t->ended ? 0 : size * n;
 	}
 	if (text->len + size * n > ANSWER_MAX_BYTES)
@@ -55,49 +78,51 @@ static size_t receive(char *bytes, size_t size, size_t n, void *arg)
 	return size * n;
 }
 
+static lapse_ms timeout_of(const struct request *request)
+{
+	return request->timeout_ms ? request->timeout_ms : CALL_TIMEOUT_MS;
+}
+
 static int tick(void *arg, curl_off_t down_total, curl_off_t down, curl_off_t up_total,
 		curl_off_t up)
 {
 	struct transfer *t = arg;
 
-	(void)down_total, (void)down, (void)up_total, (void)up;
-	if (is_stream(t) && !t->stream->tick(t->stream->arg))
-		t->ended = true;
-	return t->ended || clock_mono(t->clock) - t->heard > STREAM_SILENCE_US;
-}
-
-static void percent_encode(struct buf *out, const char *s)
-{
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-		if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-		    strchr("-._~", c))
-			buf_putc(out, *s);
-		else
-			buf_printf(out, "%%%02X", c);
+	(void)down_total, (void)down, (void)up_total;
+	if (t->request->source) {
+		if (up != t->sent)
+			t->heard = clock_mono(t->clock);
+		t->sent = up;
+		t->request->source->tick(t->request->source->arg, up);
 	}
+	if (is_stream(t) && !t->request->stream->tick(t->request->stream->arg))
+		t->ended = true;
+	return t->ended || clock_mono(t->clock) - t->heard > timeout_of(t->request) * 1000;
 }
 
-void request_query(struct request *request, const char *name, const char *value)
+static size_t give(char *room, size_t size, size_t n, void *arg)
 {
-	if (request->query.len > 0)
-		buf_putc(&request->query, '&');
-	percent_encode(&request->query, name);
-	buf_putc(&request->query, '=');
-	percent_encode(&request->query, value);
+	struct transfer *t = arg;
+	const struct source *s = t->request->source;
+
+	size_t got = s->give(s->arg, room, size * n);
+	/* It may have waited for its own input; that is nobody's silence. */
+	t->heard = clock_mono(t->clock);
+	if (got != SOURCE_FAILED)
+		return got;
+	t->ended = true;
+	return CURL_READFUNC_ABORT;
 }
 
-void request_query_int(struct request *request, const char *name, int64_t value)
+/* For a connection that was kept open and turns out to be closed. */
+static int seek(void *arg, curl_off_t offset, int origin)
 {
-	char text[24];
+	struct transfer *t = arg;
+	const struct source *s = t->request->source;
 
-	snprintf(text, sizeof(text), "%lld", (long long)value);
-	request_query(request, name, text);
-}
-
-void request_done(struct request *request)
-{
-	buf_done(&request->query);
+	if (offset != 0 || origin != SEEK_SET || !s->rewind(s->arg))
+		return CURL_SEEKFUNC_CANTSEEK;
+	return CURL_SEEKFUNC_OK;
 }
 
 void answer_done(struct answer *answer)
@@ -107,75 +132,34 @@ void answer_done(struct answer *answer)
 	answer->json = NULL;
 }
 
-static enum outcome build_url(const struct cli *cli, const struct request *request, struct buf *out)
-{
-	size_t next = 0;
-
-	buf_puts(out, cli->client.base);
-	for (const char *c = request->path; *c; c++) {
-		if (*c != '%') {
-			buf_putc(out, *c);
-			continue;
-		}
-		if (request->segments[next][0] == '\0')
-			return cli_usage(cli, "a name must not be empty");
-		percent_encode(out, request->segments[next++]);
-	}
-	if (request->query.len > 0)
-		buf_printf(out, "?%s", buf_text(&request->query));
-	return OUTCOME_OK;
-}
-
 static void freep_headers(struct curl_slist **headers)
 {
 	curl_slist_free_all(*headers);
 }
 
-static void add_header(struct curl_slist **headers, const char *name, const char *value)
+static void set_body(CURL *curl, const struct request *request, const char *body)
 {
-	struct buf CLEANUP(buf_done) line = { 0 };
-
-	buf_printf(&line, "%s:%s%s", name, value[0] ? " " : "", value);
-	struct curl_slist *more = curl_slist_append(*headers, buf_text(&line));
-	if (!more)
-		abort();
-	*headers = more;
-}
-
-static struct curl_slist *make_headers(const struct cli *cli, const struct request *request)
-{
-	struct curl_slist *headers = NULL;
-	char key[33];
-	unsigned char random[16];
-
-	add_header(&headers, "Accept",
-		   request->stream  ? "text/event-stream"
-		   : request->plain ? "text/plain"
-				    : "application/json");
-	if (request->stream && request->stream->last_event_id)
-		add_header(&headers, "Last-Event-ID", request->stream->last_event_id);
-	add_header(&headers, "Expect", "");
-	add_header(&headers, "Content-Type", request->body ? "application/json" : "");
-	if (cli->client.token) {
-		struct buf CLEANUP(buf_done) value = { 0 };
-		buf_printf(&value, "Bearer %s", cli->client.token);
-		add_header(&headers, "Authorization", buf_text(&value));
+	if (request->source) {
+		curl_easy_setopt(curl, CURLOPT_POST, 1L);
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
+				 (curl_off_t)request->source->size);
+		curl_easy_setopt(curl, CURLOPT_READFUNCTION, give);
+		curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, seek);
+		curl_easy_setopt(curl, CURLOPT_UPLOAD_BUFFERSIZE, LONG_BUFFER_BYTES);
+		/* A connection that was kept may be closed; there is no second try without an
+		 * end to count from. */
+		curl_easy_setopt(curl, CURLOPT_FRESH_CONNECT, request->source->size < 0 ? 1L : 0L);
+	} else if (body || strcmp(request->method, "POST") == 0) {
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE,
+				 (curl_off_t)(body ? strlen(body) : 0));
+		curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body ? body : "");
 	}
-	if (args_has(&cli->args, OPT_OWNER))
-		add_header(&headers, "X-Lapse-Owner", cli->args.text[OPT_OWNER]);
-	if (request->creates) {
-		random_bytes(random, sizeof(random));
-		hex_encode(random, sizeof(random), key);
-		add_header(&headers, "Idempotency-Key", key);
-	}
-	return headers;
 }
 
 static void set_options(struct cli *cli, const struct request *request, const char *url,
 			const char *body, struct curl_slist *headers)
 {
 	struct client *c = &cli->client;
-	lapse_ms timeout = request->timeout_ms ? request->timeout_ms : CALL_TIMEOUT_MS;
 
 	curl_easy_reset(c->curl);
 	curl_easy_setopt(c->curl, CURLOPT_URL, url);
@@ -187,20 +171,17 @@ static void set_options(struct cli *cli, const struct request *request, const ch
 		curl_easy_setopt(c->curl, CURLOPT_UNIX_SOCKET_PATH, c->socket);
 	if (args_has(&cli->args, OPT_CA_FILE))
 		curl_easy_setopt(c->curl, CURLOPT_CAINFO, cli->args.text[OPT_CA_FILE]);
-	if (body || strcmp(request->method, "POST") == 0) {
-		curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE,
-				 (curl_off_t)(body ? strlen(body) : 0));
-		curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, body ? body : "");
-	}
+	set_body(c->curl, request, body);
 	curl_easy_setopt(c->curl, CURLOPT_CUSTOMREQUEST, request->method);
 	curl_easy_setopt(c->curl, CURLOPT_HTTPHEADER, headers);
 	curl_easy_setopt(c->curl, CURLOPT_USERAGENT, "lapse/" LAPSE_VERSION);
 	curl_easy_setopt(c->curl, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
-	if (request->stream) {
+	if (request->stream || request->source) {
+		curl_easy_setopt(c->curl, CURLOPT_BUFFERSIZE, LONG_BUFFER_BYTES);
 		curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L);
 		curl_easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, tick);
 	} else {
-		curl_easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)timeout);
+		curl_easy_setopt(c->curl, CURLOPT_TIMEOUT_MS, (long)timeout_of(request));
 	}
 	curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, c->reason);
 	curl_easy_setopt(c->curl, CURLOPT_WRITEFUNCTION, receive);
@@ -218,22 +199,27 @@ static CURLcode perform(struct cli *cli, const struct request *request, struct a
 	struct client *c = &cli->client;
 	bool harmless = request->creates || request->repeatable ||
 			strcmp(request->method, "GET") == 0 || strcmp(request->method, "PUT") == 0;
+	const struct source *source = request->source;
 	int attempts = harmless && !request->stream ? ATTEMPTS : 1;
 	CURLcode code = CURLE_OK;
 
 	for (int attempt = 0; attempt < attempts; attempt++) {
 		struct transfer t = { .curl = c->curl,
-				      .stream = request->stream,
+				      .request = request,
 				      .answer = ret,
 				      .clock = cli->clock,
 				      .heard = clock_mono(cli->clock) };
+		if (source && attempt > 0 && !source->rewind(source->arg))
+			break;
 		answer_done(ret);
 		c->reason[0] = '\0';
 		curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, &t);
 		curl_easy_setopt(c->curl, CURLOPT_XFERINFODATA, &t);
+		curl_easy_setopt(c->curl, CURLOPT_READDATA, &t);
+		curl_easy_setopt(c->curl, CURLOPT_SEEKDATA, &t);
 		code = curl_easy_perform(c->curl);
 		if (t.ended)
-			code = CURLE_OK;
+			code = source ? CURLE_READ_ERROR : CURLE_OK;
 		if (!is_broken(code))
 			break;
 	}
@@ -256,10 +242,9 @@ static enum outcome read_answer(const struct cli *cli, const struct request *req
 {
 	bool good = outcome_of_status(ret->status) == OUTCOME_OK;
 
-	if (good && request->stream)
-		return ret->text.len == 0 ? OUTCOME_OK
-					  : explain_stranger(cli, ret->status, "event stream");
-	if (good && request->plain)
+	if (good && request->stream && ret->text.len > 0)
+		return explain_stranger(cli, ret->status, request->accept);
+	if (good && request->accept)
 		return OUTCOME_OK;
 	ret->json = json_loadb(buf_text(&ret->text), ret->text.len, JSON_ALLOW_NUL, NULL);
 	return json_is_object(ret->json) ? OUTCOME_OK
@@ -271,14 +256,17 @@ static enum outcome send_call(struct cli *cli, const struct request *request, st
 	struct buf CLEANUP(buf_done) url = { 0 };
 	char *CLEANUP(mem_freep) body = NULL;
 
-	enum outcome r = build_url(cli, request, &url);
+	enum outcome r = request_url(cli, request, &url);
 	if (r != OUTCOME_OK)
 		return r;
 	if (request->body)
 		body = json_dumps(request->body, JSON_COMPACT);
-	struct curl_slist *CLEANUP(freep_headers) headers = make_headers(cli, request);
+	struct curl_slist *CLEANUP(freep_headers) headers = request_headers(cli, request);
 	set_options(cli, request, buf_text(&url), body, headers);
 	CURLcode code = perform(cli, request, ret);
+	/* The source has said why. */
+	if (code == CURLE_READ_ERROR)
+		return OUTCOME_USAGE;
 	if (code != CURLE_OK)
 		return client_explain(cli, code);
 	return read_answer(cli, request, ret);

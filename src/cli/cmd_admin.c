@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/show.h"
 
 /* Prints "TABLE/KEY …". */
@@ -28,13 +29,13 @@ enum outcome cmd_hold_place(struct cli *cli)
 				   .segments = { args->operands[0], args->operands[1] } };
 	char until[TIME_TEXT_LEN + 1];
 
-	if (json_object_set_new(body, "reason", json_string(args->text[OPT_REASON])) < 0)
-		return cli_usage(cli, "--reason is not UTF-8 text");
+	enum outcome r = input_text(cli, body, "reason", OPT_REASON);
 	if (args_has(args, OPT_UNTIL)) {
 		time_format(args->number[OPT_UNTIL], until);
 		json_object_set_new(body, "until", json_string(until));
 	}
-	enum outcome r = client_call(cli, &request, &answer);
+	if (r == OUTCOME_OK)
+		r = client_call(cli, &request, &answer);
 	if (r == OUTCOME_OK && !show_json(cli, &answer))
 		print_hold(cli, answer.json, "is held");
 	return r;
@@ -102,13 +103,13 @@ enum outcome cmd_token_create(struct cli *cli)
 	/* No Idempotency-Key: the daemon would have to keep the token itself to answer again. */
 	struct request request = { .method = "POST", .path = "/v1/tokens", .body = body };
 
-	if (json_object_set_new(body, "owner", json_string(args->text[OPT_TOKEN_OWNER])) < 0)
-		return cli_usage(cli, "--owner is not UTF-8 text");
+	enum outcome r = input_text(cli, body, "owner", OPT_TOKEN_OWNER);
 	if (args_has(args, OPT_ADMIN))
 		json_object_set_new(body, "admin", json_true());
 	if (args_has(args, OPT_TTL))
 		json_object_set_new(body, "ttl_ms", json_integer(args->number[OPT_TTL]));
-	enum outcome r = client_call(cli, &request, &answer);
+	if (r == OUTCOME_OK)
+		r = client_call(cli, &request, &answer);
 	if (r == OUTCOME_OK && !show_json(cli, &answer))
 		print_token(cli, answer.json);
 	return r;

@@ -2,6 +2,7 @@
 /* The fleet: agents, heartbeat, capabilities. */
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/show.h"
 
 static const struct column AGENT_COLUMNS[] = {
@@ -77,21 +78,12 @@ enum outcome cmd_agents_rm(struct cli *cli)
 
 static enum outcome make_heartbeat(const struct cli *cli, json_t *body)
 {
-	const struct args *args = &cli->args;
-	json_t *capabilities = json_array();
-	int bad = 0;
+	json_t *CLEANUP(json_freep) capabilities = json_array();
 
-	for (size_t i = 0; i < args->times[OPT_OWN_CAPABILITY]; i++)
-		bad |= json_array_append_new(capabilities,
-					     json_string(args->lists[OPT_OWN_CAPABILITY][i]));
-	if (args_has(args, OPT_OWN_CAPABILITY))
+	enum outcome r = input_texts(cli, capabilities, OPT_OWN_CAPABILITY);
+	if (r == OUTCOME_OK && args_has(&cli->args, OPT_OWN_CAPABILITY))
 		json_object_set(body, "capabilities", capabilities);
-	json_decref(capabilities);
-	if (bad)
-		return cli_usage(cli, "--capability is not UTF-8 text");
-	if (json_object_set_new(body, "cluster_id", json_string(args->text[OPT_OWN_CLUSTER])) < 0)
-		return cli_usage(cli, "--cluster is not UTF-8 text");
-	return OUTCOME_OK;
+	return r == OUTCOME_OK ? input_text(cli, body, "cluster_id", OPT_OWN_CLUSTER) : r;
 }
 
 enum outcome cmd_heartbeat(struct cli *cli)

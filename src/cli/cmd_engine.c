@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The engine: status, matrix, sweep, backup. */
+#include <math.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/scrape.h"
 #include "cli/show.h"
 
 #define LONG_WORK_MS 3600000 /* a sweep of millions of rows, a copy of a large database */
@@ -24,8 +26,38 @@ static void print_health(const struct cli *cli, const struct answer *ready)
 	puts(buf_text(&out));
 }
 
+/* -1 where the daemon does not say. */
+static enum outcome count_dead_letters(struct cli *cli, int64_t *ret)
+{
+	struct answer CLEANUP(answer_done) answer = { 0 };
+
+	enum outcome r = client_call(cli,
+				     &(struct request){ .method = "GET",
+							.path = "/metrics",
+							.accept = "text/plain",
+							.any_status = true },
+				     &answer);
+	double n = r == OUTCOME_OK ? scrape_sum(buf_text(&answer.text), "lapse_dead_letters") : NAN;
+	*ret = isfinite(n) ? (int64_t)n : -1;
+	return r;
+}
+
+static void print_dead_letters(const struct cli *cli, int64_t n)
+{
+	struct buf CLEANUP(buf_done) text = { 0 };
+	struct buf CLEANUP(buf_done) out = { 0 };
+
+	if (n <= 0)
+		return;
+	text_count(&text, n);
+	buf_puts(&text, n == 1 ? " dead letter waits" : " dead letters wait");
+	buf_puts(&text, " for somebody: lapse dead-letters ls");
+	text_styled(cli, &out, STYLE_YELLOW, buf_text(&text));
+	puts(buf_text(&out));
+}
+
 static void print_status_json(const struct cli *cli, const struct answer *health,
-			      const struct answer *ready, const struct answer *matrix)
+			      const struct answer *ready, const struct answer *matrix, int64_t dead)
 {
 	json_t *CLEANUP(json_freep) all = json_object();
 
@@ -33,6 +65,7 @@ static void print_status_json(const struct cli *cli, const struct answer *health
 	json_object_set(all, "health", health->json);
 	json_object_set(all, "ready", ready->json);
 	json_object_set(all, "matrix", json_object_get(matrix->json, "data"));
+	json_object_set_new(all, "dead_letters", dead < 0 ? json_null() : json_integer(dead));
 	char *CLEANUP(mem_freep) text = json_dumps(all, JSON_COMPACT);
 	puts(text ? text : "{}");
 }
@@ -53,6 +86,7 @@ enum outcome cmd_status(struct cli *cli)
 	struct answer CLEANUP(answer_done) ready = { 0 };
 	struct answer CLEANUP(answer_done) matrix = { 0 };
 	bool json = args_has(&cli->args, OPT_JSON);
+	int64_t dead = -1;
 
 	enum outcome r =
 		client_call(cli, &(struct request){ .method = "GET", .path = "/healthz" }, &health);
@@ -66,11 +100,15 @@ enum outcome cmd_status(struct cli *cli)
 	if (!json)
 		print_health(cli, &ready);
 	r = client_call(cli, &(struct request){ .method = "GET", .path = "/v1/matrix" }, &matrix);
+	if (r == OUTCOME_OK)
+		r = count_dead_letters(cli, &dead);
 	if (r != OUTCOME_OK)
 		return r;
 	if (json)
-		print_status_json(cli, &health, &ready, &matrix);
+		print_status_json(cli, &health, &ready, &matrix, dead);
 	else
+		print_dead_letters(cli, dead);
+	if (!json)
 		show_rows(cli, json_object_get(matrix.json, "data"), STATUS_COLUMNS, "no tables");
 	return ready.status == 200 ? OUTCOME_OK : OUTCOME_UNAVAILABLE;
 }
@@ -101,6 +139,26 @@ enum outcome cmd_matrix(struct cli *cli)
 	return r;
 }
 
+/* What only a sweep with deletions outside has. */
+static void put_deletions(const struct cli *cli, const json_t *sweep, struct buf *out)
+{
+	static const struct {
+		const char *key, *name;
+	} numbers[] = {
+		{ "expired", "expired" },           { "retried", "retried" },
+		{ "cleaned", "cleaned" },           { "failed", "failed" },
+		{ "dead_letters", "dead letters" },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+		const json_t *value = json_object_get(sweep, numbers[i].key);
+		if (!value)
+			continue;
+		buf_printf(out, "\n  %s ", numbers[i].name);
+		show_value(cli, value, CELL_COUNT, out);
+	}
+}
+
 static void print_sweep(const struct cli *cli, const json_t *sweep)
 {
 	struct buf CLEANUP(buf_done) out = { 0 };
@@ -121,6 +179,7 @@ static void print_sweep(const struct cli *cli, const json_t *sweep)
 		buf_puts(&out, " ");
 		show_value(cli, rows, CELL_COUNT, &out);
 	}
+	put_deletions(cli, sweep, &out);
 	puts(buf_text(&out));
 }
 

@@ -19,6 +19,7 @@
 
 #define FIRST_PAUSE_MS 250
 #define LAST_PAUSE_MS 30000
+#define SILENCE_MS 45000 /* three keep-alives missed: the connection is dead */
 #define QUIET_US 5000000 /* without --follow, should the daemon never say that it is live */
 #define BEFORE_ALL "0000000000000000" /* the id no event has */
 
@@ -128,13 +129,16 @@ static enum outcome read_stream(struct reader *r, bool *ret_again)
 {
 	struct answer CLEANUP(answer_done) answer = { 0 };
 	const char *after = r->sse.last_id.len > 0 ? buf_text(&r->sse.last_id) : NULL;
-	struct stream stream = {
-		.take = take_bytes, .tick = look_around, .arg = r, .last_event_id = after
-	};
-	struct request request = {
-		.method = "GET", .path = "/v1/events", .stream = &stream, .any_status = true
-	};
+	struct stream stream = { .take = take_bytes, .tick = look_around, .arg = r };
+	struct request request = { .method = "GET",
+				   .path = "/v1/events",
+				   .accept = "text/event-stream",
+				   .stream = &stream,
+				   .any_status = true,
+				   .timeout_ms = SILENCE_MS };
 
+	if (after)
+		request.headers[0].name = "Last-Event-ID", request.headers[0].value = after;
 	r->is_open = false;
 	enum outcome how = client_call(r->cli, &request, &answer);
 	r->has_begun |= how == OUTCOME_OK && answer.status == 200;

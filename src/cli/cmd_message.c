@@ -5,28 +5,12 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/input.h"
 #include "cli/show.h"
 
-#define CONTENT_MAX_BYTES (64u << 20) /* the largest body a daemon can be set to take */
-#define WAIT_STEP_MS 25000            /* a long poll; longer waits are several of them */
-#define WAIT_MARGIN_MS 30000          /* what an answer may take beyond the wait */
-#define IDS_MAX 1000                  /* ids in one request */
-
-static enum outcome read_content(const struct cli *cli, struct buf *out)
-{
-	char chunk[65536];
-	size_t n;
-
-	while ((n = fread(chunk, 1, sizeof(chunk), stdin)) > 0) {
-		buf_add(out, chunk, n);
-		if (out->len > CONTENT_MAX_BYTES)
-			return cli_fail(cli, OUTCOME_USAGE,
-					"the content is larger than any daemon takes");
-	}
-	if (ferror(stdin))
-		return cli_fail(cli, OUTCOME_USAGE, "cannot read the content from standard input");
-	return OUTCOME_OK;
-}
+#define WAIT_STEP_MS 25000   /* a long poll; longer waits are several of them */
+#define WAIT_MARGIN_MS 30000 /* what an answer may take beyond the wait */
+#define IDS_MAX 1000         /* ids in one request */
 
 /* The content of a message: the operand, or standard input where there is none or "-". */
 static enum outcome take_content(const struct cli *cli, json_t *body)
@@ -39,7 +23,7 @@ static enum outcome take_content(const struct cli *cli, json_t *body)
 	} else {
 		if (!operand && isatty(STDIN_FILENO))
 			return cli_usage(cli, "CONTENT is missing; - reads it from the terminal");
-		enum outcome r = read_content(cli, &content);
+		enum outcome r = input_file(cli, "-", "the content", &content);
 		if (r != OUTCOME_OK)
 			return r;
 		if (!operand && content.len == 0)
@@ -64,34 +48,23 @@ static enum outcome take_metadata(const struct cli *cli, json_t *body)
 	return OUTCOME_OK;
 }
 
-/* Sets body[key] to a text of the command line, which may be anything. */
-static enum outcome put_argument(const struct cli *cli, json_t *body, const char *key,
-				 enum option_id id)
-{
-	if (args_has(&cli->args, id) &&
-	    json_object_set_new(body, key, json_string(cli->args.text[id])) < 0)
-		return cli_usage(cli, "--%s is not UTF-8 text", OPTIONS_TABLE[id].spelling);
-	return OUTCOME_OK;
-}
-
 static enum outcome take_recipients(const struct cli *cli, json_t *body)
 {
 	const struct args *args = &cli->args;
 	json_t *to = json_array();
 
 	json_object_set_new(body, "to", to);
-	int bad = json_array_append_new(to, json_string(args->operands[0]));
-	for (size_t i = 0; i < args->times[OPT_TO]; i++)
-		bad |= json_array_append_new(to, json_string(args->lists[OPT_TO][i]));
-	return bad ? cli_usage(cli, "the name of an agent is not UTF-8 text") : OUTCOME_OK;
+	if (json_array_append_new(to, json_string(args->operands[0])) < 0)
+		return cli_usage(cli, "AGENT is not UTF-8 text");
+	return input_texts(cli, to, OPT_TO);
 }
 
 static enum outcome make_message(const struct cli *cli, json_t *body)
 {
-	enum outcome r = put_argument(cli, body, "from", OPT_FROM);
+	enum outcome r = input_text(cli, body, "from", OPT_FROM);
 
 	if (r == OUTCOME_OK)
-		r = put_argument(cli, body, "type", OPT_TYPE);
+		r = input_text(cli, body, "type", OPT_TYPE);
 	if (r == OUTCOME_OK)
 		r = take_metadata(cli, body);
 	if (r == OUTCOME_OK && args_has(&cli->args, OPT_TO))

@@ -55,9 +55,72 @@ const struct command COMMANDS[] = {
 	{ "read", "AGENT [ID]...", 1, ANY_NUMBER, 0, OPT(BEFORE) | OPT(ALL),
 	  "mark messages read, which lets them expire",
 	  "Takes ids, or --before, or --all. Marking a message twice is harmless.", cmd_read },
+	{ "mailbox create", "", 0, 0, 0,
+	  OPT(USERNAME) | OPT(DOMAIN) | OPT(MAILBOX_TTL) | OPT(KEY),
+	  "make a mailbox that goes away by itself",
+	  "Prints its id, its address and when it expires. With --idempotency-key a script that is "
+	  "run again gets the mailbox it made before.",
+	  cmd_mailbox_create },
+	{ "mailbox ls", "", 0, 0, 0, OPT(INCLUDE_EXPIRED) | OPT(LIMIT), "list the mailboxes",
+	  "The last column tells whether the account at the mail server is gone too: clean, pending "
+	  "while it is tried, dead_letter when somebody has to look (dead-letters).",
+	  cmd_mailbox_ls },
+	{ "mailbox show", "ID", 1, 1, 0, 0, "show one mailbox, also one that has expired", NULL,
+	  cmd_mailbox_show },
+	{ "mailbox renew", "ID", 1, 1, 0, OPT(MAILBOX_TTL), "give a mailbox a new lifetime",
+	  "The lifetime counts from now, so it can become shorter too. One that has expired cannot be "
+	  "renewed.",
+	  cmd_mailbox_renew },
+	{ "mailbox rm", "ID", 1, 1, 0, 0, "remove a mailbox and its mail", NULL, cmd_mailbox_rm },
+	{ "mailbox messages", "ID [MESSAGE]", 1, 2, 0, OPT(FOLDER) | OPT(LIMIT),
+	  "list a mailbox's mail, newest first, or show one", NULL, cmd_mailbox_messages },
+	{ "mailbox send", "ID", 1, 1, OPT(MAIL_TO) | OPT(SUBJECT),
+	  OPT(CC) | OPT(BCC) | OPT(BODY) | OPT(BODY_FILE) | OPT(HTML_FILE) | OPT(KEY),
+	  "send a mail from a mailbox",
+	  "Without --body, --body-file and --html-file the text is read from standard input. Prints "
+	  "the id of the mail.",
+	  cmd_mailbox_send },
+	{ "dead-letters ls", "", 0, 0, 0, OPT(LIMIT), "list the deletions outside that gave up",
+	  "A file or an account at the mail server that could not be deleted, and what the last try "
+	  "met with.",
+	  cmd_dead_letters_ls },
+	{ "dead-letters retry", "ID", 1, 1, 0, 0, "try such a deletion again", NULL,
+	  cmd_dead_letters_retry },
+	{ "dead-letters drop", "ID", 1, 1, 0, OPT(YES), "forget such a deletion",
+	  "What it was to delete stays. On a terminal it asks first.", cmd_dead_letters_drop },
+	{ "stage", "FILE...", 1, ANY_NUMBER, 0, OPT(STAGE_TTL) | OPT(PERSIST) | OPT(NAME),
+	  "give files to the daemon, for a while",
+	  "Prints a line for each: its checksum (SHA-256), size, when it expires and its name; "
+	  "(cached) when the daemon had these bytes already, whose lifetime then only grows. - is "
+	  "standard input. When one fails the others are staged all the same, and the exit code is "
+	  "that of the first failure; only a daemon that is away or wants another token ends it at "
+	  "once.",
+	  cmd_stage },
+	{ "fetch", "CHECKSUM", 1, 1, 0, OPT(OUTPUT) | OPT(FORCE),
+	  "get a staged file back",
+	  "CHECKSUM is what stage printed, or its first digits, at least 8. On a terminal the file "
+	  "gets the attachment's name, without directories and strange characters; otherwise it goes "
+	  "to standard output. The bytes come into FILE.part, which becomes FILE when all are there "
+	  "and their checksum is right; when the connection breaks, or after Ctrl-C, the same command "
+	  "goes on after the last byte.",
+	  cmd_fetch },
+	{ "attachments", "", 0, 0, 0, OPT(LIMIT), "list the staged files",
+	  "On a terminal the first 16 digits of the checksums are shown.", cmd_attachments },
+	{ "attachments ls", "", 0, 0, 0, OPT(LIMIT), "list the staged files, like attachments", NULL, cmd_attachments },
+	{ "attachments show", "CHECKSUM", 1, 1, 0, 0, "show one staged file",
+	  "CHECKSUM may be its first digits, at least 8.", cmd_attachments_show },
+	{ "attachments rm", "CHECKSUM", 1, 1, 0, 0, "remove a staged file, also a persistent one",
+	  "CHECKSUM may be its first digits, at least 8.", cmd_attachments_rm },
+	{ "attachments metrics", "", 0, 0, 0, 0, "count the staged files and their bytes", NULL,
+	  cmd_attachments_metrics },
+	{ "cleanup", "", 0, 0, 0, 0, "remove all staged files that have expired, now",
+	  "They are not served any more anyway; this frees their room. Persistent ones stay.",
+	  cmd_cleanup },
 	{ "sweep", "SCHEDULER", 1, 1, 0, OPT(DRY_RUN),
 	  "run one sweep now, or tell what it would remove",
-	  "The schedulers are in the second column of matrix: messages, housekeeping and others.",
+	  "The schedulers are in the second column of matrix: messages, housekeeping and others. That "
+	  "of mailboxes also tells how many expired, how many accounts were tried again, are gone, "
+	  "could not be deleted, and became dead letters.",
 	  cmd_sweep },
 	{ "clock", "", 0, 0, 0, 0, "show trusted time, the wall clock, and whether it has leapt",
 	  "While the wall clock is far ahead of trusted time nothing expires because of it.",

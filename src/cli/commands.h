@@ -46,6 +46,25 @@ enum outcome cmd_agents_rm(struct cli *cli);
 enum outcome cmd_heartbeat(struct cli *cli);
 enum outcome cmd_capabilities(struct cli *cli);
 
+enum outcome cmd_mailbox_create(struct cli *cli);
+enum outcome cmd_mailbox_ls(struct cli *cli);
+enum outcome cmd_mailbox_show(struct cli *cli);
+enum outcome cmd_mailbox_renew(struct cli *cli);
+enum outcome cmd_mailbox_rm(struct cli *cli);
+enum outcome cmd_mailbox_messages(struct cli *cli);
+enum outcome cmd_mailbox_send(struct cli *cli);
+enum outcome cmd_dead_letters_ls(struct cli *cli);
+enum outcome cmd_dead_letters_retry(struct cli *cli);
+enum outcome cmd_dead_letters_drop(struct cli *cli);
+
+enum outcome cmd_stage(struct cli *cli);
+enum outcome cmd_fetch(struct cli *cli);
+enum outcome cmd_attachments(struct cli *cli);
+enum outcome cmd_attachments_show(struct cli *cli);
+enum outcome cmd_attachments_rm(struct cli *cli);
+enum outcome cmd_attachments_metrics(struct cli *cli);
+enum outcome cmd_cleanup(struct cli *cli);
+
 enum outcome cmd_events(struct cli *cli);
 enum outcome cmd_top(struct cli *cli);
 

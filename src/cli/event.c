@@ -31,11 +31,12 @@ json_t *event_object(const struct sse_event *event)
 static const struct {
 	const char *ending, *style;
 } STYLES[] = {
-	{ EVENT_GAP, STYLE_RED },     { "_failed", STYLE_RED },     { "dead_letter", STYLE_RED },
-	{ ".jumped", STYLE_RED },     { ".tripped", STYLE_RED },    { ".evicted", STYLE_YELLOW },
-	{ ".expired", STYLE_YELLOW }, { "pruned", STYLE_YELLOW },   { ".cleaned", STYLE_YELLOW },
-	{ ".deleted", STYLE_YELLOW }, { ".seen", STYLE_GREEN },     { ".created", STYLE_GREEN },
-	{ ".staged", STYLE_GREEN },   { ".acquired", STYLE_GREEN }, { ".accepted", STYLE_GREEN },
+	{ EVENT_GAP, STYLE_RED },     { "_failed", STYLE_RED },   { "dead_letter", STYLE_RED },
+	{ ".jumped", STYLE_RED },     { ".tripped", STYLE_RED },  { ".evicted", STYLE_YELLOW },
+	{ ".expired", STYLE_YELLOW }, { "pruned", STYLE_YELLOW }, { ".cleaned", STYLE_YELLOW },
+	{ ".deleted", STYLE_YELLOW }, { ".seen", STYLE_GREEN },   { ".created", STYLE_GREEN },
+	{ ".renewed", STYLE_GREEN },  { ".staged", STYLE_GREEN }, { ".acquired", STYLE_GREEN },
+	{ ".accepted", STYLE_GREEN },
 };
 
 static const char *style_of(const char *kind)
@@ -62,6 +63,46 @@ static void put_scalar(const struct cli *cli, const json_t *value, struct buf *o
 	buf_puts(out, quoted ? "\"" : "");
 	show_value(cli, value, CELL_TEXT, out);
 	buf_puts(out, quoted ? "\"" : "");
+}
+
+/* Fields whose numbers people cannot read, by the end of their names. */
+static const struct unit {
+	const char *ending;
+	enum cell_kind kind;
+	bool is_dropped; /* the ending: the value has the unit now */
+} UNITS[] = {
+	{ "_ms", CELL_SPAN, true },
+	{ "bytes", CELL_BYTES, false },
+	{ "size", CELL_BYTES, false },
+	{ "checksum", CELL_DIGEST, false },
+};
+
+static const struct unit *unit_of(const char *key, const json_t *value)
+{
+	size_t n = strlen(key);
+
+	for (size_t i = 0; i < ARRAY_LEN(UNITS); i++) {
+		size_t len = strlen(UNITS[i].ending);
+		bool fits = json_is_integer(value) != (UNITS[i].kind == CELL_DIGEST);
+		/* Of a name that is nothing but its unit something must be left. */
+		if (fits && n >= len + UNITS[i].is_dropped &&
+		    strcmp(key + n - len, UNITS[i].ending) == 0)
+			return &UNITS[i];
+	}
+	return NULL;
+}
+
+/* "size=\"1.2 MiB\"", "ttl=1d" */
+static void put_quantity(const struct cli *cli, const char *key, const json_t *value,
+			 const struct unit *unit, struct buf *out)
+{
+	struct buf CLEANUP(buf_done) text = { 0 };
+	const char *quote;
+
+	show_value(cli, value, unit->kind, &text);
+	quote = strchr(buf_text(&text), ' ') ? "\"" : "";
+	text_escape(out, key, strlen(key) - (unit->is_dropped ? strlen(unit->ending) : 0));
+	buf_printf(out, "=%s%s%s", quote, buf_text(&text), quote);
 }
 
 static void put_items(const struct cli *cli, const json_t *array, struct buf *out)
@@ -92,7 +133,12 @@ static void put_fields(const struct cli *cli, json_t *object, const char *separa
 	size_t n = 0;
 
 	json_object_foreach (object, key, value) {
+		const struct unit *unit = named ? unit_of(key, value) : NULL;
 		buf_puts(out, n++ ? separator : "");
+		if (unit) {
+			put_quantity(cli, key, value, unit, out);
+			continue;
+		}
 		if (named) {
 			text_escape(out, key, strlen(key));
 			buf_putc(out, '=');

@@ -81,8 +81,9 @@ enum outcome cli_usage(const struct cli *cli, const char *format, ...)
 	return OUTCOME_USAGE;
 }
 
-/* Nothing a command does needs to be undone (top, which changes the terminal, has its own), and a
- * blocked request must not delay the end. */
+/* Nothing a command does needs to be undone (top and the bar of a transfer, which change the
+ * terminal, have their own; what was fetched stays a part), and a blocked request must not delay
+ * the end. */
 static void interrupt(int number)
 {
 	(void)number;

@@ -10,8 +10,9 @@
 /* clang-format off */
 static const char *const DESCRIPTION[] = {
 	"lapse talks to lapsed, the daemon that gives everything an agent fleet leaves behind a "
-	"lifetime: messages, agents, and lapse's own tables. It sends one HTTP request, or a few, and prints "
-	"the answer as a table for people or, with --json, as it came for programs.",
+	"lifetime: messages, agents, mailboxes, staged files, and lapse's own tables. It sends one HTTP "
+	"request, or a few, and prints the answer as a table for people or, with --json, as it came for "
+	"programs.",
 	"Control characters and the like in what the daemon sends are shown as \\n, \\x1b or \\u202e, so "
 	"a message cannot take over the terminal of the one who looks at it. With --json nothing is "
 	"changed. Colours are used only on a terminal. Lists are fetched page by page until the end, "
@@ -19,6 +20,9 @@ static const char *const DESCRIPTION[] = {
 	"A DURATION is a whole number and a unit: 500ms, 30s, 5m, 2h, 7d. A TIME is ISO 8601 with "
 	"seconds and a zone, 2026-11-15T18:33:00Z or 2026-11-15T18:33:00+01:00, or a DURATION: that "
 	"long ago for --before, that long from now for --until.",
+	"Files of any size are sent and fetched without being held in memory. While that takes long, and "
+	"standard error is a terminal, a bar shows how far it is; Ctrl-C ends it at any time. What was "
+	"fetched by then stays in FILE.part, and a fetch of the same goes on from there.",
 	"Requests that create something carry a random Idempotency-Key and are sent once more when the "
 	"connection breaks before the answer: what they create exists once. The exception is token "
 	"create: if its answer is lost, revoke what token ls shows and try again. Proxies of the "
@@ -46,6 +50,19 @@ static const struct {
 	  "lapse top --once --json | jq .agents_live" },
 	{ "Act on evictions as they happen, also across restarts:",
 	  "lapse events --follow --json | jq --unbuffered 'select(.event == \"agent.evicted\")'" },
+	{ "A mailbox for two hours, what came, and an answer:",
+	  "lapse mailbox create --username trial --ttl 2h\n"
+	  "lapse mailbox messages mbx_0634a1b2c3d4e5f6\n"
+	  "lapse mailbox send mbx_0634a1b2c3d4e5f6 --to a@example.org --subject Re: --body \"Got it.\"" },
+	{ "Stage the files of a run for a day, and get one back:",
+	  "lapse stage build/*.tar --ttl 1d\n"
+	  "lapse fetch 9f86d081 --output build.tar" },
+	{ "A dump into the daemon, and out of it:",
+	  "pg_dump db | lapse stage - --name db.sql --persist\n"
+	  "lapse fetch 9f86d081 | psql db" },
+	{ "What could not be deleted, and another try:",
+	  "lapse dead-letters ls\n"
+	  "lapse dead-letters retry 0634a1b2c3d4e5f6" },
 	{ "What would the next sweep remove?", "lapse sweep messages --dry-run" },
 	{ "Keep a message as evidence:",
 	  "lapse hold place messages 0634a1b2c3d4e5f6 --reason \"incident 42\" --until 30d" },

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists: follows the cursor until the last page or --limit, and makes one answer of all pages. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -31,50 +32,71 @@ static const char *next_cursor(const struct answer *a)
 		json_object_get(json_object_get(a->json, "pagination"), "next_cursor"));
 }
 
-/* Adds the rows of `page` to `all` and takes over its pagination. */
-static void merge(struct answer *all, const struct answer *page)
-{
-	json_array_extend(json_object_get(all->json, "data"), json_object_get(page->json, "data"));
-	json_object_set(all->json, "pagination", json_object_get(page->json, "pagination"));
-}
-
 /* Stops at a page without rows too, which would be asked for again for ever. */
-static enum outcome get_rest(struct cli *cli, const struct request *request, size_t limit,
-			     struct answer *all, bool *ret_more)
+enum outcome client_pages(struct cli *cli, const struct request *request, size_t limit,
+			  client_page *take, void *arg)
 {
-	const char *cursor;
-	size_t before = 0;
+	char *CLEANUP(mem_freep) cursor = NULL;
+	size_t rows = 0, own;
 
-	while (count_rows(all) > before && count_rows(all) < limit && (cursor = next_cursor(all))) {
+	do {
 		struct answer CLEANUP(answer_done) page = { 0 };
-		before = count_rows(all);
-		enum outcome r = get_page(cli, request, cursor, limit - before, &page);
+		enum outcome r = get_page(cli, request, cursor, limit - rows, &page);
 		if (r != OUTCOME_OK)
 			return r;
-		merge(all, &page);
-		*ret_more = true;
-	}
+		own = count_rows(&page);
+		rows += own;
+		free(cursor);
+		cursor = next_cursor(&page) ? mem_strdup(next_cursor(&page)) : NULL;
+		if (!take(arg, &page))
+			break;
+	} while (own > 0 && rows < limit && cursor);
 	return OUTCOME_OK;
+}
+
+/* One answer of all pages; as it came when there is only one. */
+struct whole {
+	struct answer all;
+	bool has_more;
+};
+
+static void whole_done(struct whole *w)
+{
+	answer_done(&w->all);
+}
+
+/* Adds the rows of `page` and takes over its pagination. */
+static bool merge(void *arg, struct answer *page)
+{
+	struct whole *w = arg;
+
+	if (!w->all.json) {
+		w->all = *page;
+		*page = (struct answer){ 0 };
+		return true;
+	}
+	json_array_extend(json_object_get(w->all.json, "data"),
+			  json_object_get(page->json, "data"));
+	json_object_set(w->all.json, "pagination", json_object_get(page->json, "pagination"));
+	w->has_more = true;
+	return true;
 }
 
 enum outcome client_list(struct cli *cli, const struct request *request, struct answer *ret)
 {
-	struct answer CLEANUP(answer_done) all = { 0 };
+	struct whole CLEANUP(whole_done) w = { 0 };
 	size_t limit =
 		args_has(&cli->args, OPT_LIMIT) ? (size_t)cli->args.number[OPT_LIMIT] : SIZE_MAX;
-	bool more = false;
 
-	enum outcome r = get_page(cli, request, NULL, limit, &all);
-	if (r == OUTCOME_OK)
-		r = get_rest(cli, request, limit, &all, &more);
+	enum outcome r = client_pages(cli, request, limit, merge, &w);
 	if (r != OUTCOME_OK)
 		return r;
-	if (more) {
-		char *CLEANUP(mem_freep) text = json_dumps(all.json, JSON_COMPACT);
-		buf_done(&all.text);
-		buf_puts(&all.text, text);
+	if (w.has_more) {
+		char *CLEANUP(mem_freep) text = json_dumps(w.all.json, JSON_COMPACT);
+		buf_done(&w.all.text);
+		buf_puts(&w.all.text, text);
 	}
-	*ret = all;
-	all = (struct answer){ 0 };
+	*ret = w.all;
+	w.all = (struct answer){ 0 };
 	return OUTCOME_OK;
 }

@@ -28,11 +28,11 @@ static void read_figures(const char *text, struct figures *ret)
 	scrape_buckets(text, "lapse_commit_seconds", &ret->commit);
 }
 
-static enum outcome get(struct cli *cli, const char *path, bool plain, struct answer *ret)
+static enum outcome get(struct cli *cli, const char *path, const char *accept, struct answer *ret)
 {
 	struct request request = { .method = "GET",
 				   .path = path,
-				   .plain = plain,
+				   .accept = accept,
 				   .any_status = strcmp(path, "/readyz") == 0,
 				   .timeout_ms = ANSWER_MS };
 
@@ -54,13 +54,13 @@ enum outcome sample_read(struct cli *cli, struct sample *ret)
 	struct answer CLEANUP(answer_done) clock = { 0 };
 	struct answer CLEANUP(answer_done) metrics = { 0 };
 
-	enum outcome r = get(cli, "/readyz", false, &ready);
+	enum outcome r = get(cli, "/readyz", NULL, &ready);
 	if (r == OUTCOME_OK)
-		r = get(cli, "/v1/matrix", false, &matrix);
+		r = get(cli, "/v1/matrix", NULL, &matrix);
 	if (r == OUTCOME_OK)
-		r = get(cli, "/v1/clock", false, &clock);
+		r = get(cli, "/v1/clock", NULL, &clock);
 	if (r == OUTCOME_OK)
-		r = get(cli, "/metrics", true, &metrics);
+		r = get(cli, "/metrics", "text/plain", &metrics);
 	if (r != OUTCOME_OK)
 		return r;
 	*ret = (struct sample){ .at = clock_mono(cli->clock),

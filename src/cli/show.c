@@ -6,7 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GAP 2 /* spaces between two columns */
+#define GAP 2             /* spaces between two columns */
+#define DIGEST_COLUMNS 16 /* 64 bits of a checksum: nobody has two that begin with the same */
 
 bool show_json(const struct cli *cli, const struct answer *answer)
 {
@@ -48,6 +49,17 @@ static void put_texts(const json_t *value, struct buf *out)
 	json_array_foreach (value, i, one) {
 		buf_puts(out, i ? ", " : "");
 		put_text(one, out);
+	}
+}
+
+static void put_digest(const struct cli *cli, const json_t *value, struct buf *out)
+{
+	size_t start = out->len;
+
+	put_text(value, out);
+	if (cli->columns > 0 && out->len - start > DIGEST_COLUMNS) {
+		out->len = start + text_fit(buf_text(out) + start, DIGEST_COLUMNS);
+		out->data[out->len] = '\0';
 	}
 }
 
@@ -109,7 +121,20 @@ void show_value(const struct cli *cli, const json_t *value, enum cell_kind kind,
 	case CELL_SPAN:
 		put_number(value, text_span, out);
 		break;
+	case CELL_DIGEST:
+		put_digest(cli, value, out);
+		break;
 	}
+}
+
+/* A value of a row by its key; "a.b" is the b of its object a. */
+static const json_t *look_up(const json_t *row, const char *key)
+{
+	const char *dot = strchr(key, '.');
+
+	if (!dot)
+		return json_object_get(row, key);
+	return json_object_get(json_object_getn(row, key, (size_t)(dot - key)), dot + 1);
 }
 
 static bool is_right_aligned(enum cell_kind kind)
@@ -142,8 +167,7 @@ static void grid_fill(struct grid *g, const struct cli *cli, const json_t *rows)
 			if (y == 0)
 				buf_puts(&text, c->title);
 			else
-				show_value(cli,
-					   json_object_get(json_array_get(rows, y - 1), c->key),
+				show_value(cli, look_up(json_array_get(rows, y - 1), c->key),
 					   c->kind, &text);
 			size_t w = text_width(buf_text(&text));
 			g->widths[x] = w > g->widths[x] ? w : g->widths[x];
@@ -160,13 +184,23 @@ static void cut(char *text, size_t room)
 	memcpy(text + text_fit(text, room - 3), "...", 4);
 }
 
+static bool is_good_state(const char *text)
+{
+	static const char *const good[] = { "live", "trusted", "active", "clean" };
+
+	for (size_t i = 0; i < ARRAY_LEN(good); i++)
+		if (strcmp(text, good[i]) == 0)
+			return true;
+	return false;
+}
+
 static const char *style_of_value(enum cell_kind kind, const char *text)
 {
 	if (strcmp(text, "-") == 0)
 		return STYLE_DIM;
 	if (kind == CELL_DUE && strcmp(text, "0") != 0)
 		return STYLE_YELLOW;
-	if (kind == CELL_STATE && strcmp(text, "live") != 0 && strcmp(text, "trusted") != 0)
+	if (kind == CELL_STATE && !is_good_state(text))
 		return STYLE_YELLOW;
 	return NULL;
 }
@@ -240,7 +274,7 @@ void show_fields(const struct cli *cli, const json_t *object, const struct colum
 		width = (int)strlen(c->title) > width ? (int)strlen(c->title) : width;
 	for (const struct column *c = columns; c->title; c++) {
 		struct buf CLEANUP(buf_done) value = { 0 };
-		show_value(cli, json_object_get(object, c->key), c->kind, &value);
+		show_value(cli, look_up(object, c->key), c->kind, &value);
 		const char *style = style_of_value(c->kind, buf_text(&value));
 		buf_printf(&out, "%-*s", width + GAP, c->title);
 		if (style)

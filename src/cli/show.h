@@ -17,23 +17,24 @@
 #include "cli/cli.h"
 
 enum cell_kind {
-	CELL_TEXT,  /* text, as it is */
-	CELL_LONG,  /* text; as the last column it is cut at the edge of the terminal */
-	CELL_TEXTS, /* an array of texts: "a, b"; cut like CELL_LONG */
-	CELL_STATE, /* text; in colour when it is no good state */
-	CELL_FLAG,  /* true or false: yes or no */
-	CELL_COUNT, /* 1,234,567 */
-	CELL_DUE,   /* the same, in colour above 0 */
-	CELL_RATE,  /* a number a second: 1.5, 1,234 */
-	CELL_BYTES, /* 1.2 MiB */
-	CELL_AGE,   /* a time: 3m ago, in 2h */
-	CELL_TIME,  /* a time as it is, and its age */
-	CELL_SPAN,  /* milliseconds: 1d 2h */
+	CELL_TEXT,   /* text, as it is */
+	CELL_LONG,   /* text; as the last column it is cut at the edge of the terminal */
+	CELL_TEXTS,  /* an array of texts: "a, b"; cut like CELL_LONG */
+	CELL_STATE,  /* text; in colour when it is no good state */
+	CELL_FLAG,   /* true or false: yes or no */
+	CELL_COUNT,  /* 1,234,567 */
+	CELL_DUE,    /* the same, in colour above 0 */
+	CELL_RATE,   /* a number a second: 1.5, 1,234 */
+	CELL_BYTES,  /* 1.2 MiB */
+	CELL_AGE,    /* a time: 3m ago, in 2h */
+	CELL_TIME,   /* a time as it is, and its age */
+	CELL_SPAN,   /* milliseconds: 1d 2h */
+	CELL_DIGEST, /* a checksum; on a terminal only as many digits as tell it from others */
 };
 
 struct column {
 	const char *title; /* NULL ends a table of columns */
-	const char *key;   /* of the row's JSON object; null and missing are shown as - */
+	const char *key;   /* of the row's JSON object, or a.b of one in it; null and missing: - */
 	enum cell_kind kind;
 };
 
@@ -60,6 +61,13 @@ void show_value(const struct cli *cli, const json_t *value, enum cell_kind kind,
 /* Without trust: control characters, bidirectional overrides and the like become \n, \x1b, \u202e;
  * bytes that are not UTF-8 become \xff. */
 void text_escape(struct buf *out, const char *bytes, size_t n);
+
+/* The same for text of several lines: those stay, whatever ends them. */
+void text_escape_lines(struct buf *out, const char *bytes, size_t n);
+
+/* What a file of this name may be called here: without a directory, without what text_escape()
+ * would escape, not hidden, no option, and not too long. Empty where nothing is left of it. */
+void text_file_name(struct buf *out, const char *name, size_t max_bytes);
 
 /* Columns of a terminal that escaped text takes. */
 size_t text_width(const char *text);

@@ -69,6 +69,40 @@ void text_escape(struct buf *out, const char *bytes, size_t n)
 	}
 }
 
+void text_file_name(struct buf *out, const char *name, size_t max_bytes)
+{
+	const char *slash = strrchr(name, '/');
+	const char *base = slash ? slash + 1 : name;
+	size_t n = strlen(base), start = out->len;
+	uint32_t c;
+
+	for (size_t i = 0; i < n;) {
+		size_t len = decode(base + i, n - i, &c);
+		bool first = i == 0 && len == 1 && (c == '.' || c == '-');
+		if (out->len - start + (len ? len : 1) > max_bytes)
+			break;
+		if (len == 0 || is_hostile(c) || first)
+			buf_putc(out, '_');
+		else
+			buf_add(out, base + i, len);
+		i += len ? len : 1;
+	}
+}
+
+void text_escape_lines(struct buf *out, const char *bytes, size_t n)
+{
+	while (n > 0) {
+		const char *end = memchr(bytes, '\n', n);
+		size_t line = end ? (size_t)(end - bytes) : n;
+		size_t shown = line > 0 && bytes[line - 1] == '\r' ? line - 1 : line;
+		text_escape(out, bytes, shown);
+		if (end)
+			buf_putc(out, '\n');
+		bytes += end ? line + 1 : line;
+		n -= end ? line + 1 : line;
+	}
+}
+
 /* Bytes of the character at `text`, which is not empty, and the columns it takes. */
 static size_t measure(const char *text, size_t n, size_t *ret_columns)
 {
@@ -158,6 +192,17 @@ static void put_coarse(struct buf *out, int64_t ms)
 		buf_printf(out, "%" PRId64 "d", ms / 86400000);
 }
 
+/* To the nearest unit: who has asked for two hours a moment ago does not read "in 1h". */
+static int64_t to_nearest(int64_t ms)
+{
+	int64_t unit = ms < 60000                   ? 1000
+		       : ms < 3600000               ? 60000
+		       : ms < 2 * INT64_C(86400000) ? 3600000
+						    : 86400000;
+
+	return time_add(ms, unit / 2);
+}
+
 void text_age(struct buf *out, lapse_ms then, lapse_ms now)
 {
 	int64_t age = time_sub(now, then);
@@ -166,7 +211,7 @@ void text_age(struct buf *out, lapse_ms then, lapse_ms now)
 		buf_puts(out, "now");
 	} else if (age < 0) {
 		buf_puts(out, "in ");
-		put_coarse(out, time_sub(then, now));
+		put_coarse(out, to_nearest(time_sub(then, now)));
 	} else {
 		put_coarse(out, age);
 		buf_puts(out, " ago");

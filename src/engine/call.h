@@ -34,6 +34,17 @@ enum { CALL_WAIT = 1, CALL_AGAIN = 2, CALL_NEEDS_TX = 3, CALL_NEEDS_WRITE = 4 };
 struct call;
 typedef int call_fn(struct call *c);
 
+/* The quick way of a route, for what needs the memory only. */
+struct quick {
+	/* Tried at once and without a transaction: LAPSE_OK or CALL_NEEDS_TX, never an error. */
+	call_fn *answer;
+
+	/* What `answer` will look at, brought nearer: runs once the caller is known, and again when
+	 * the body comes, by which time memory asked for before is there. Changes nothing but
+	 * c->hint. May be NULL. */
+	void (*ahead)(struct call *c);
+};
+
 /* Runs off the loop, on a worker thread: touches nothing but c->state and what is documented as
  * safe there. */
 typedef void work_fn(struct call *c);
@@ -61,6 +72,7 @@ struct call {
 	bool is_csv;          /* the text is CSV, and `body` stays NULL */
 	bool is_array;        /* the body is a JSON array, not an object */
 	const char *if_match; /* the ETag the caller relies on; NULL = any */
+	uint64_t hint;        /* what looking ahead has found; 0 = nothing */
 
 	/* The reply. */
 	int status; /* 200 unless the handler sets another */

@@ -54,6 +54,7 @@ void cleaner_init(struct cleaner *c, const struct cleanup_kind *const *kinds)
 		assert((*kinds)->running_max <= CLEANUP_RUNNING_MAX);
 		struct cleaner_kind *k = &c->kinds[c->kinds_count++];
 		k->kind = *kinds;
+		list_init(&k->taken);
 		list_init(&k->running);
 	}
 }
@@ -73,9 +74,11 @@ static void free_list(struct list *l)
 
 void cleaner_done(struct cleaner *c)
 {
-	for (size_t i = 0; i < c->kinds_count; i++)
+	for (size_t i = 0; i < c->kinds_count; i++) {
+		free_list(&c->kinds[i].taken);
 		free_list(&c->kinds[i].running);
-	if (c->settled.next)
+	}
+	if (c->settled.next) /* it was initialised */
 		free_list(&c->settled);
 }
 
@@ -207,9 +210,9 @@ static const struct db_stmt TAKE = {
 	"ORDER BY next_at LIMIT $4) RETURNING id, attempts, owner, target"
 };
 
-static bool is_running(const struct cleaner_kind *k, int64_t id)
+static bool is_in(const struct list *all, int64_t id)
 {
-	for (const struct list *l = k->running.next; l != &k->running; l = l->next)
+	for (const struct list *l = all->next; l != all; l = l->next)
 		if (CONTAINER_OF(l, struct cleanup, link)->id == id)
 			return true;
 	return false;
@@ -238,7 +241,7 @@ static int take(struct tx *tx, const struct cleaner_kind *k, struct list *taken)
 	db_bind_int(&q, 3, tx->now);
 	db_bind_int(&q, 4, k->kind->running_max - k->running_count);
 	while ((r = db_step(&q)) > 0)
-		if (!is_running(k, db_int(&q, 0)))
+		if (!is_in(&k->running, db_int(&q, 0)) && !is_in(&k->taken, db_int(&q, 0)))
 			list_append(taken, &copy_row(&q, k->kind)->link);
 	return r;
 }
@@ -259,24 +262,22 @@ static lapse_ms until_pending(struct engine *e, const struct cleanup_kind *kind)
 	return in > 0 ? in : 0;
 }
 
-static void start_all(struct engine *e, struct cleaner_kind *k, struct list *taken)
+static int take_in_transaction(struct engine *e, const struct cleaner_kind *k, struct list *taken)
 {
-	for (struct list *l; (l = list_shift(taken)) != NULL;) {
-		struct cleanup *c = CONTAINER_OF(l, struct cleanup, link);
-		list_append(&k->running, &c->link);
-		k->running_count++;
-		if (k->kind->start)
-			k->kind->start(e, c);
-		else
-			e->cleaner.runner(e->cleaner.runner_ctx, c);
-	}
+	struct tx tx;
+	int r = tx_begin(&tx, e);
+
+	if (r == LAPSE_OK)
+		r = take(&tx, k, taken);
+	if (r == LAPSE_OK)
+		return tx_commit_lazy(&tx);
+	tx_rollback(&tx);
+	return r;
 }
 
-/* A take that a power loss undoes is taken again: no sync. */
-static void take_and_start(struct engine *e, struct cleaner_kind *k)
+static void take_due(struct engine *e, struct cleaner_kind *k)
 {
 	struct list taken;
-	struct tx tx;
 
 	lapse_ms in = until_pending(e, k->kind);
 	k->look_again =
@@ -284,17 +285,36 @@ static void take_and_start(struct engine *e, struct cleaner_kind *k)
 	if (in > 0)
 		return;
 	list_init(&taken);
-	int r = tx_begin(&tx, e);
-	if (r == LAPSE_OK)
-		r = take(&tx, k, &taken);
-	if (r == LAPSE_OK)
-		r = tx_commit_lazy(&tx);
-	else
-		tx_rollback(&tx);
-	if (r == LAPSE_OK)
-		start_all(e, k, &taken);
-	else
+	if (take_in_transaction(e, k, &taken) < 0) {
 		free_list(&taken);
+		return;
+	}
+	k->taken_at = e->commits;
+	for (const struct list *l = taken.next; l != &taken; l = l->next)
+		k->running_count++;
+	list_move_all(&k->taken, &taken);
+}
+
+static bool waits_for_sync(const struct engine *e, const struct cleaner_kind *k)
+{
+	return e->durable < k->taken_at && e->syncing;
+}
+
+/* Nothing outside is touched before the intent would survive a power loss. */
+static void start_taken(struct engine *e, struct cleaner_kind *k)
+{
+	if (list_empty(&k->taken) || waits_for_sync(e, k))
+		return;
+	if (e->durable < k->taken_at)
+		engine_sync(e);
+	for (struct list *l; (l = list_shift(&k->taken)) != NULL;) {
+		struct cleanup *c = CONTAINER_OF(l, struct cleanup, link);
+		list_append(&k->running, &c->link);
+		if (k->kind->start)
+			k->kind->start(e, c);
+		else
+			e->cleaner.runner(e->cleaner.runner_ctx, c);
+	}
 }
 
 /* Outcomes. */
@@ -441,7 +461,9 @@ void cleaner_tick(struct engine *e)
 		write_settled(e);
 	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
 		if (next_look_us(e, &e->cleaner.kinds[i]) == 0)
-			take_and_start(e, &e->cleaner.kinds[i]);
+			take_due(e, &e->cleaner.kinds[i]);
+	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
+		start_taken(e, &e->cleaner.kinds[i]);
 	if (next_write_us(e) == 0) /* of a runner that has no loop */
 		write_settled(e);
 }
@@ -456,7 +478,9 @@ lapse_us cleaner_next_us(const struct engine *e)
 	lapse_us next = next_write_us(e);
 
 	for (size_t i = 0; i < e->cleaner.kinds_count; i++) {
-		lapse_us in = next_look_us(e, &e->cleaner.kinds[i]);
+		const struct cleaner_kind *k = &e->cleaner.kinds[i];
+		bool can_go = !list_empty(&k->taken) && !waits_for_sync(e, k);
+		lapse_us in = can_go ? 0 : next_look_us(e, k);
 		next = in < next ? in : next;
 	}
 	return next;

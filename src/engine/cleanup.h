@@ -4,10 +4,12 @@
  * the settled state. A cleanup ends done, and its row goes, or as a dead letter that a person can
  * see, retry or drop (engine/deadletter.h); it is never forgotten, and repeating it is harmless.
  *
- * Hand-over: cleaner_tick() takes what is due by pushing its next attempt out in a transaction,
- * then starts it as its kind says; the outcome comes back with cleanup_settle() on the loop and is
- * written, with all others that came meanwhile, at the next tick. A crash in between costs one
- * pause, not the deletion. Shutdown: an outcome comes or it does not; the intent is still there.
+ * Hand-over: cleaner_tick() takes what is due by pushing its next attempt out in a transaction, and
+ * starts it as its kind says once that transaction, and with it the intent, is durable: with the
+ * sync of somebody's turn, or with one of its own when nobody syncs. The outcome comes back with
+ * cleanup_settle() on the loop and is written, with all others that came meanwhile, at the next
+ * tick. A crash in between costs one pause, not the deletion. Shutdown: an outcome comes or it does
+ * not; the intent is still there.
  *
  * To add a kind: a `struct cleanup_kind` in its room, and its name in rooms.c.
  */
@@ -82,8 +84,10 @@ typedef void cleanup_runner(void *ctx, struct cleanup *c);
 
 struct cleaner_kind {
 	const struct cleanup_kind *kind;
+	struct list taken;   /* struct cleanup, to be started once their taking is durable */
+	int64_t taken_at;    /* the engine's commit that took the last of them */
 	struct list running; /* struct cleanup, started and not settled */
-	int running_count;
+	int running_count;   /* of both lists */
 	lapse_us look_again; /* monotonic: when pending ones are looked for next */
 };
 

@@ -221,6 +221,12 @@ lapse_us engine_next_us(const struct engine *e)
 	return next;
 }
 
+void engine_sync(struct engine *e)
+{
+	syncer_sync(e->syncer);
+	e->durable = e->commits;
+}
+
 int engine_count_due(struct engine *e, lapse_ms now, struct due_count ret[BOUNDS_MAX])
 {
 	pthread_mutex_lock(&e->reader_lock);

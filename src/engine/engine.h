@@ -71,6 +71,11 @@ struct engine {
 	struct provider *provider; /* set by whoever owns the loop; NULL = the store itself */
 	bool crowded; /* said by whoever owns the loop: somebody waits for the store */
 
+	/* What is committed, and what of it would survive a power loss. */
+	int64_t commits; /* write transactions so far */
+	int64_t durable; /* the first so many of them are synced */
+	bool syncing;    /* a sync is under way on the syncer's thread, for whoever asked for it */
+
 	bool store_failing; /* the last write transaction could not begin or commit */
 	struct histogram commit_seconds;
 	struct histogram expiry_lag;
@@ -95,6 +100,9 @@ void engine_tick(struct engine *e);
 
 /* Microseconds until engine_tick() has something to do; 0 = now. */
 lapse_us engine_next_us(const struct engine *e);
+
+/* Makes everything committed so far durable; blocks. */
+void engine_sync(struct engine *e);
 
 /* Metrics of the engine itself. */
 void engine_write_metrics(const struct engine *e, struct buf *out);

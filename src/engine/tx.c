@@ -77,8 +77,10 @@ int tx_commit_start(struct tx *tx)
 		tx_rollback(tx);
 		return r;
 	}
-	if (tx->write)
+	if (tx->write) {
 		checkpointer_release(tx->engine->checkpointer);
+		tx->engine->commits++;
+	}
 	ring_hold(&tx->engine->ring);
 	return r;
 }
@@ -109,7 +111,7 @@ int tx_commit(struct tx *tx)
 	if (r < 0)
 		return r;
 	if (tx->write)
-		syncer_sync(tx->engine->syncer);
+		engine_sync(tx->engine);
 	tx_commit_finish(tx);
 	return LAPSE_OK;
 }

@@ -8,9 +8,12 @@
 
 static bool is_loopback_name(const char *name, size_t n)
 {
+	static const char usual[] = "127.0.0.1";
 	char text[64];
 	struct in_addr v4;
 
+	if (n == sizeof(usual) - 1 && memcmp(name, usual, n) == 0)
+		return true;
 	if (n == 0 || n >= sizeof(text))
 		return false;
 	memcpy(text, name, n);

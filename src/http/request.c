@@ -2,10 +2,8 @@
 #include "http/request.h"
 
 #include <assert.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "http/auth.h"
 #include "http/reply.h"
@@ -16,80 +14,32 @@
  * 413; after that the connection is closed. */
 #define DROPPED_MAX_BYTES (INT64_C(8) << 20)
 
-/* Requests kept for the next ones: large blocks are what malloc is slow at. */
+/* Requests kept for the next ones, with the buffer of their body: large blocks are what malloc is
+ * slow at, and the one used last is still in the processor's cache. */
 #define SPARE_REQUESTS 64
-
-static const char *header(const struct request *r, const char *name)
-{
-	return MHD_lookup_connection_value(r->mhd, MHD_HEADER_KIND, name);
-}
-
-static bool peer_is_loopback(struct MHD_Connection *mhd)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-	const struct sockaddr *a = info ? info->client_addr : NULL;
-
-	if (!a)
-		return false;
-	if (a->sa_family == AF_UNIX)
-		return true;
-	if (a->sa_family == AF_INET)
-		return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >>
-			       24 ==
-		       127;
-	if (a->sa_family != AF_INET6)
-		return false;
-	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
-	return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
-}
-
-/* What a walk over all headers finds. */
-struct header_facts {
-	bool forwarded;
-	int hosts, lengths, encodings;
-};
-
-static enum MHD_Result note_header(void *arg, enum MHD_ValueKind kind, const char *key,
-				   const char *value)
-{
-	struct header_facts *f = arg;
-
-	(void)kind;
-	(void)value;
-	f->hosts += strcasecmp(key, "Host") == 0;
-	f->lengths += strcasecmp(key, "Content-Length") == 0;
-	f->encodings += strcasecmp(key, "Transfer-Encoding") == 0;
-	f->forwarded |=
-		strcasecmp(key, "Forwarded") == 0 || strncasecmp(key, "X-Forwarded-", 12) == 0;
-	return MHD_YES;
-}
+#define SPARE_BODY_BYTES ((size_t)4096)
 
 /* A proxy in front might read an ambiguous request in another way than we do. */
-static int check_framing(struct request *r, struct header_facts *ret)
+static int check_framing(struct request *r)
 {
-	struct header_facts f = { 0 };
-
-	MHD_get_connection_values(r->mhd, MHD_HEADER_KIND, note_header, &f);
-	*ret = f;
-	if (f.hosts <= 1 && f.lengths + f.encodings <= 1)
+	if (r->head.hosts <= 1 && r->head.framings <= 1)
 		return LAPSE_OK;
 	r->close_after = true;
 	return problem_set(&r->call.problem, LAPSE_EINVAL, NULL,
 			   "Host, Content-Length or Transfer-Encoding is given more than once");
 }
 
-static int authenticate(struct request *r, bool forwarded)
+static int authenticate(struct request *r)
 {
-	struct auth_request a = { .loopback = peer_is_loopback(r->mhd),
-				  .authorization = header(r, "Authorization"),
-				  .owner = header(r, "X-Lapse-Owner"),
-				  .host = header(r, "Host"),
-				  .origin = header(r, "Origin"),
-				  .fetch_site = header(r, "Sec-Fetch-Site"),
-				  .forwarded = forwarded };
+	const struct head *h = &r->head;
+	struct auth_request a = { .loopback = r->connection->loopback,
+				  .authorization = h->authorization,
+				  .owner = h->owner,
+				  .host = h->host,
+				  .origin = h->origin,
+				  .fetch_site = h->fetch_site,
+				  .forwarded = h->forwarded };
 	struct caller caller;
-
 	int err = auth_check(r->server->engine, r->route->caller, &a, &caller, &r->call.problem);
 	if (err < 0)
 		return err;
@@ -135,6 +85,8 @@ static int read_query(struct request *r)
 {
 	struct query_reader q = { .request = r };
 
+	if (!r->head.has_query)
+		return LAPSE_OK;
 	MHD_get_connection_values(r->mhd, MHD_GET_ARGUMENT_KIND, add_arg, &q);
 	if (q.err == LAPSE_OK && !r->route->query && r->call.query_count > 0)
 		return problem_set(&r->call.problem, LAPSE_EINVAL, r->call.query[0].name,
@@ -144,7 +96,7 @@ static int read_query(struct request *r)
 
 static int read_idempotency_key(struct request *r)
 {
-	const char *key = header(r, "Idempotency-Key");
+	const char *key = r->head.idempotency_key;
 
 	if (!key || !(r->route->flags & ROUTE_CREATES))
 		return LAPSE_OK;
@@ -159,16 +111,26 @@ static int read_idempotency_key(struct request *r)
 	return LAPSE_OK;
 }
 
+/* Whether the digits, which libmicrohttpd has checked, are a number above the limit. */
+static bool is_above(const char *digits, int64_t limit)
+{
+	int64_t n = 0;
+
+	for (; *digits >= '0' && *digits <= '9' && n <= limit; digits++)
+		n = n * 10 + (*digits - '0');
+	return n > limit;
+}
+
 static int check_sizes(struct request *r)
 {
 	const struct settings *s = r->server->engine->settings;
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-	const char *length = header(r, "Content-Length");
+	const char *length = r->head.content_length;
 
 	if (info && (int64_t)info->header_size > s->headers_max_bytes)
 		return LAPSE_EHEADERS;
-	if (length && strtoull(length, NULL, 10) > (unsigned long long)s->body_max_bytes) {
+	if (length && is_above(length, s->body_max_bytes)) {
 		r->close_after = true;
 		return problem_set(&r->call.problem, LAPSE_ETOOLARGE, "body",
 				   "the body may have %lld bytes (body_max_bytes)",
@@ -177,13 +139,19 @@ static int check_sizes(struct request *r)
 	return LAPSE_OK;
 }
 
+static void look_ahead(struct request *r)
+{
+	if (r->err == LAPSE_OK && r->route->quick && r->route->quick->ahead)
+		r->route->quick->ahead(&r->call);
+}
+
 static int read_head(struct request *r, const char *method)
 {
-	struct header_facts facts = { 0 };
+	head_read(r->mhd, &r->head);
+	r->call.if_match = r->head.if_match;
 	int err = check_sizes(r);
-
 	if (err == LAPSE_OK)
-		err = check_framing(r, &facts);
+		err = check_framing(r);
 	if (err < 0)
 		return err;
 	err = route_find(method, r->path, &r->call.arena, &r->route, r->call.params, r->allow,
@@ -195,7 +163,7 @@ static int read_head(struct request *r, const char *method)
 		return problem_set(&r->call.problem, err, NULL,
 				   "the path is not properly percent-encoded");
 	if (err == LAPSE_OK)
-		err = authenticate(r, facts.forwarded);
+		err = authenticate(r);
 	if (err == LAPSE_OK)
 		err = read_query(r);
 	if (err == LAPSE_OK)
@@ -203,21 +171,58 @@ static int read_head(struct request *r, const char *method)
 	return err;
 }
 
-struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *url,
-			    const char *method)
+static struct request *take_spare(struct server *s)
 {
 	struct list *spare = list_shift(&s->spare);
-	struct request *r =
-		spare ? CONTAINER_OF(spare, struct request, link) : mem_alloc(sizeof(*r));
 
-	s->spare_count -= spare != NULL;
+	if (!spare)
+		return mem_zalloc(1, sizeof(struct request));
+	s->spare_count--;
+	struct request *r = CONTAINER_OF(spare, struct request, link);
+	struct buf body = r->body;
 	memset(r, 0, offsetof(struct request, call.arena));
-	arena_init(&r->call.arena);
 	memset((char *)r + offsetof(struct request, call.owner), 0,
 	       sizeof(*r) - offsetof(struct request, call.owner));
+	r->body = body;
+	return r;
+}
+
+static bool keep_spare(struct server *s, struct request *r)
+{
+	if (s->spare_count >= SPARE_REQUESTS)
+		return false;
+	if (r->body.cap > SPARE_BODY_BYTES)
+		buf_done(&r->body);
+	buf_clear(&r->body);
+	s->spare_count++;
+	list_append(s->spare.next, &r->link); /* before the first */
+	return true;
+}
+
+static void request_destroy(struct request *r)
+{
+	buf_done(&r->body);
+	free(r);
+}
+
+void requests_done(struct server *s)
+{
+	struct list *l;
+
+	while ((l = list_shift(&s->spare)))
+		request_destroy(CONTAINER_OF(l, struct request, link));
+}
+
+struct request *request_new(struct connection *c, const char *url, const char *method)
+{
+	struct server *s = c->server;
+	struct request *r = take_spare(s);
+
+	arena_init(&r->call.arena);
 	r->magic = REQUEST_MAGIC;
 	r->server = s;
-	r->mhd = mhd;
+	r->connection = c;
+	r->mhd = c->mhd;
 	r->call.engine = s->engine;
 	r->call.status = 200;
 	r->call.owner = "";
@@ -225,8 +230,8 @@ struct request *request_new(struct server *s, struct MHD_Connection *mhd, const 
 	list_init(&r->waiter.link);
 	memccpy(r->method, method, '\0', sizeof(r->method) - 1); /* cleared above, so it ends */
 	r->path = arena_strdup(&r->call.arena, url);
-	r->call.if_match = header(r, "If-Match");
 	r->err = read_head(r, method);
+	look_ahead(r);
 	return r;
 }
 
@@ -238,14 +243,9 @@ void request_free(struct request *r)
 	json_decref(r->call.body);
 	buf_done(&r->call.reply);
 	buf_done(&r->call.kept);
-	buf_done(&r->body);
 	arena_done(&r->call.arena);
-	if (r->server->spare_count < SPARE_REQUESTS) {
-		r->server->spare_count++;
-		list_append(&r->server->spare, &r->link);
-	} else {
-		free(r);
-	}
+	if (!keep_spare(r->server, r))
+		request_destroy(r);
 }
 
 bool request_receive(struct request *r, const char *data, size_t n)
@@ -253,6 +253,7 @@ bool request_receive(struct request *r, const char *data, size_t n)
 	int64_t max = r->server->engine->settings->body_max_bytes;
 
 	if ((int64_t)(r->body.len + n) <= max) {
+		look_ahead(r);
 		buf_add(&r->body, data, n);
 		return true;
 	}
@@ -288,7 +289,7 @@ static int check_body(struct request *r)
 			       : LAPSE_OK;
 	if (kind == BODY_NONE)
 		return problem_set(p, LAPSE_EINVAL, "body", "this route takes no body");
-	const char *type = header(r, "Content-Type");
+	const char *type = r->head.content_type;
 	r->call.is_csv = kind == BODY_MANY && is_type(type, "text/csv");
 	if (!r->call.is_csv && !is_type(type, "application/json"))
 		return problem_set(p, LAPSE_EMEDIATYPE, "Content-Type",
@@ -304,7 +305,7 @@ static bool answer_quickly(struct request *r)
 {
 	struct call *c = &r->call;
 
-	return r->route->quick && c->text && !r->has_key && r->route->quick(c) == LAPSE_OK;
+	return r->route->quick && c->text && !r->has_key && r->route->quick->answer(c) == LAPSE_OK;
 }
 
 void request_complete(struct request *r)
@@ -325,7 +326,7 @@ void request_complete(struct request *r)
 
 static bool wants_problem(const struct request *r)
 {
-	const char *accept = header(r, "Accept");
+	const char *accept = r->head.accept;
 
 	return accept && strstr(accept, "application/problem+json");
 }
@@ -369,19 +370,36 @@ static void add_headers(struct request *r, struct MHD_Response *m, int status)
 	}
 }
 
-/* One response for all: nothing is allocated for it. */
+static struct MHD_Response *make_ok(lapse_ms now)
+{
+	struct MHD_Response *m = MHD_create_response_from_buffer(
+		sizeof(CALL_OK_TEXT) - 1, (void *)(uintptr_t)CALL_OK_TEXT, MHD_RESPMEM_PERSISTENT);
+	char date[TIME_HTTP_LEN + 1];
+
+	if (!m)
+		return NULL;
+	time_format_http(now, date);
+	MHD_add_response_header(m, "Date", date);
+	MHD_add_response_header(m, "Content-Type", "application/json");
+	return m;
+}
+
+/* One response for all of a second: nothing is allocated for it, and its Date is written once.
+ * libmicrohttpd would break the time down into a date for each. */
 static enum MHD_Result send_ok(struct request *r)
 {
 	struct server *s = r->server;
 
-	if (!s->ok) {
-		s->ok = MHD_create_response_from_buffer(sizeof(CALL_OK_TEXT) - 1,
-							(void *)(uintptr_t)CALL_OK_TEXT,
-							MHD_RESPMEM_PERSISTENT);
-		if (!s->ok)
-			return MHD_NO;
-		MHD_add_response_header(s->ok, "Content-Type", "application/json");
+	if (s->ok && s->ok_second != s->second) {
+		MHD_destroy_response(s->ok); /* whoever still sends it keeps it */
+		s->ok = NULL;
 	}
+	if (!s->ok) {
+		s->ok = make_ok(s->second * 1000);
+		s->ok_second = s->second;
+	}
+	if (!s->ok)
+		return MHD_NO;
 	server_count_reply(s, r, 200);
 	return MHD_queue_response(r->mhd, 200, s->ok);
 }

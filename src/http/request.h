@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "engine/call.h"
 #include "engine/idempotency.h"
+#include "http/head.h"
 #include "http/route.h"
 
 #define REQUEST_MAGIC 0x4c525145u
@@ -36,6 +37,7 @@ struct request {
 	struct connection *connection;
 	struct MHD_Connection *mhd;
 	const struct route *route; /* NULL until one was found */
+	struct head head;
 	char method[8];
 	const char *path; /* as sent, in the arena */
 	char allow[64];   /* for 405 */
@@ -73,9 +75,11 @@ static inline struct request *request_of_call(const struct call *c)
 
 /* Reads the request line and the headers: route, caller, limits. Errors are kept in r->err, so that
  * they are answered once the body has been read. */
-struct request *request_new(struct server *s, struct MHD_Connection *mhd, const char *url,
-			    const char *method);
+struct request *request_new(struct connection *c, const char *url, const char *method);
 void request_free(struct request *r);
+
+/* Gives back the requests that were kept for later ones. */
+void requests_done(struct server *s);
 
 /* A piece of the body. False = stop reading, close the connection. */
 bool request_receive(struct request *r, const char *data, size_t n);

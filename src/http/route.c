@@ -17,10 +17,10 @@ const struct route ROUTES[] = {
 	/* method, path, who, body, transaction, flags, handler, query, body fields, reply, summary, quick */
 	{ "POST", "/v1/agents/{agent}/heartbeat", CALLER_ANY, BODY_JSON, TX_WRITE, 0,
 	  presence_api_beat, NULL, PRESENCE_BEAT_BODY, &SHAPE_STATUS,
-	  "Say that an agent lives", presence_api_beat_quick },
+	  "Say that an agent lives", &PRESENCE_BEAT_QUICK },
 	{ "POST", "/v1/heartbeats", CALLER_ANY, BODY_MANY, TX_WRITE, 0,
 	  presence_api_beats, NULL, PRESENCE_BEATS_ENTRY, &SHAPE_ACCEPTED,
-	  "Say that many agents live, all or none", presence_api_beats_quick },
+	  "Say that many agents live, all or none", &PRESENCE_BEATS_QUICK },
 	{ "GET", "/v1/agents", CALLER_ANY, BODY_NONE, TX_READ, 0,
 	  presence_api_list, PRESENCE_LIST_QUERY, NULL, &SHAPE_AGENT_PAGE,
 	  "List the agents that are there, by name", NULL },
@@ -192,29 +192,27 @@ struct slot {
 	size_t n;
 };
 
-/* Compares segment by segment; {name} takes any segment. */
+/* {name} takes any segment, everything else itself. */
 static bool matches(const char *pattern, const char *path, struct slot slots[CALL_PARAMS_MAX])
 {
 	int n = 0;
 
-	for (;;) {
-		size_t a = strcspn(pattern + 1, "/"), b = strcspn(path + 1, "/");
-		if (*pattern != '/' || *path != '/')
-			return false;
-		if (pattern[1] == '{')
-			slots[n++] = (struct slot){ path + 1, b };
-		else if (a != b || memcmp(pattern + 1, path + 1, a) != 0)
-			return false;
-		pattern += a + 1;
-		path += b + 1;
-		if (*pattern == '\0' || *path == '\0')
-			break;
+	for (; *pattern; pattern++) {
+		if (*pattern != '{') {
+			if (*pattern != *path++)
+				return false;
+			continue;
+		}
+		const char *start = path;
+		while (*path && *path != '/')
+			path++;
+		slots[n++] = (struct slot){ start, (size_t)(path - start) };
+		while (*pattern != '}')
+			pattern++;
 	}
-	if (*pattern || *path)
-		return false;
 	if (n < CALL_PARAMS_MAX)
 		slots[n].text = NULL;
-	return true;
+	return *path == '\0';
 }
 
 static int decode_params(struct arena *arena, const struct slot slots[CALL_PARAMS_MAX],

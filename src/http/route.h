@@ -46,9 +46,7 @@ struct route {
 	const struct shape *reply;       /* NULL = not JSON, or described elsewhere */
 	const char *summary;
 
-	/* Tried first, at once and without a transaction: for what needs the memory only. It gives
-	 * LAPSE_OK or CALL_NEEDS_TX, never an error. NULL = there is no such way. */
-	call_fn *quick;
+	const struct quick *quick; /* tried first; NULL = there is no such way */
 };
 
 extern const struct route ROUTES[];

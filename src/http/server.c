@@ -2,6 +2,7 @@
 #include "http/server.h"
 
 #include <assert.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,15 +21,6 @@
 #define CROWDED_US 10000  /* a store that was used within this time is wanted again */
 #define LATE_CHECK_MS 100 /* how exactly late connections are noticed */
 
-struct connection {
-	struct list link; /* in server.connections while no request is complete */
-	struct server *server;
-	struct MHD_Connection *mhd;
-	lapse_us since;
-	bool over_limit;
-	bool asking; /* a request line has come since */
-};
-
 static lapse_us now_us(const struct server *s)
 {
 	return clock_mono(s->engine->clock);
@@ -36,10 +28,30 @@ static lapse_us now_us(const struct server *s)
 
 /* Connections */
 
+static bool peer_is_loopback(struct MHD_Connection *mhd)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	const struct sockaddr *a = info ? info->client_addr : NULL;
+
+	if (!a)
+		return false;
+	if (a->sa_family == AF_UNIX)
+		return true;
+	if (a->sa_family == AF_INET)
+		return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >>
+			       24 ==
+		       127;
+	if (a->sa_family != AF_INET6)
+		return false;
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+	return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
 static void await_request(struct connection *c)
 {
 	c->asking = false;
-	c->since = now_us(c->server);
+	c->since = c->server->pumped;
 	list_remove(&c->link);
 	list_append(&c->server->connections, &c->link);
 }
@@ -55,6 +67,7 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **context,
 		list_init(&c->link);
 		c->server = s;
 		c->mhd = mhd;
+		c->loopback = peer_is_loopback(mhd);
 		c->over_limit = ++s->connections_count > s->engine->settings->connections_max;
 		*context = c;
 		await_request(c);
@@ -98,7 +111,7 @@ static void say_timeout(const struct connection *c, int fd)
 
 static void end_late(struct server *s)
 {
-	lapse_us limit = now_us(s) - s->engine->settings->request_timeout_ms * 1000;
+	lapse_us limit = s->pumped - s->engine->settings->request_timeout_ms * 1000;
 
 	while (!list_empty(&s->connections)) {
 		struct connection *c = CONTAINER_OF(s->connections.next, struct connection, link);
@@ -117,7 +130,6 @@ static void end_late(struct server *s)
 
 static void begin_request(struct server *s, struct request *r)
 {
-	r->connection = connection_of(r->mhd);
 	if (r->connection->over_limit) {
 		r->close_after = true;
 		r->err = problem_set(&r->call.problem, LAPSE_EUNAVAILABLE, NULL,
@@ -151,7 +163,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
 
 	(void)version;
 	if (!r) {
-		*context = r = request_new(s, mhd, url, method);
+		*context = r = request_new(connection_of(mhd), url, method);
 		begin_request(s, r);
 		/* Answered at once; everything else waits for its body, so that the connection
 		 * lives. */
@@ -226,7 +238,7 @@ static void arm_timer(struct server *s)
 
 	if (MHD_get_timeout(s->mhd, &wanted) == MHD_YES && wanted < ms)
 		ms = wanted;
-	if (!list_empty(&s->queue) && !s->syncing)
+	if (!list_empty(&s->queue) && !s->engine->syncing)
 		ms = 0;
 	else if (list_empty(&s->connections) && ms == LATE_CHECK_MS) {
 		uv_timer_stop(&s->timer);
@@ -239,6 +251,8 @@ void server_pump(struct server *s)
 {
 	s->pumping = true;
 	for (int i = 0; i < PUMPS_MAX; i++) {
+		s->pumped = now_us(s);
+		s->second = clock_wall(s->engine->system) / 1000;
 		MHD_run(s->mhd);
 		if (!turn_run(s))
 			break;
@@ -320,13 +334,14 @@ void server_quiesce(struct server *s)
 
 bool server_is_crowded(const struct server *s)
 {
-	return s->syncing || !list_empty(&s->queue) || now_us(s) - s->last_turn < CROWDED_US;
+	return s->engine->syncing || !list_empty(&s->queue) ||
+	       now_us(s) - s->last_turn < CROWDED_US;
 }
 
 bool server_is_idle(const struct server *s)
 {
-	return s->busy == 0 && !s->syncing && streams_are_idle(s) && list_empty(&s->queue) &&
-	       list_empty(&s->waiting);
+	return s->busy == 0 && !s->engine->syncing && streams_are_idle(s) &&
+	       list_empty(&s->queue) && list_empty(&s->waiting);
 }
 
 void server_stop(struct server *s)
@@ -339,10 +354,7 @@ void server_stop(struct server *s)
 	MHD_stop_daemon(s->mhd);
 	if (s->ok)
 		MHD_destroy_response(s->ok);
-	for (struct list *l = s->spare.next, *next; l != &s->spare; l = next) {
-		next = l->next;
-		free(CONTAINER_OF(l, struct request, link));
-	}
+	requests_done(s);
 	streams_done(s);
 	s->mhd = NULL;
 }

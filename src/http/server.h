@@ -34,6 +34,17 @@ struct route_stats {
 	struct histogram seconds;
 };
 
+/* One of libmicrohttpd's connections, from its start to its end. */
+struct connection {
+	struct list link; /* in server.connections while no request is complete */
+	struct server *server;
+	struct MHD_Connection *mhd;
+	lapse_us since;
+	bool over_limit;
+	bool asking;   /* a request line has come since */
+	bool loopback; /* over the Unix socket, or from a loopback address */
+};
+
 struct server {
 	struct engine *engine;
 	uv_loop_t *loop;
@@ -42,11 +53,13 @@ struct server {
 	uv_timer_t timer; /* libmicrohttpd's next timeout, late connections, or "run again now" */
 	bool kicked;      /* the queue has something; the timer will fire at once */
 	bool pumping, stopping, tls;
+	lapse_us pumped; /* monotonic: when it was last pumped, exact enough for idle clients */
+	int64_t second;  /* and by the wall clock, in seconds, for the Date of an answer */
 
 	/* The turn whose transaction is committed and being synced. */
 	struct turn *turn;
 	uv_async_t synced;
-	bool syncing;
+	int64_t synced_to; /* of the engine's commits, when the sync under way is done */
 
 	struct list queue;       /* requests for the next turn */
 	struct list waiting;     /* requests that wait */
@@ -58,8 +71,10 @@ struct server {
 	struct streams *streams;
 	struct list spare; /* requests to be used again */
 	int spare_count;
-	struct MHD_Response
-		*ok; /* CALL_OK_TEXT, shared by all who answer it; NULL = not yet made */
+
+	/* CALL_OK_TEXT, shared by all who answer it within a second; NULL = not yet made. */
+	struct MHD_Response *ok;
+	int64_t ok_second; /* of its Date */
 
 	struct histogram commit_batch;
 	struct route_stats stats[ROUTES_MAX + 1]; /* the last row: requests without a route */

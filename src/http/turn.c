@@ -234,7 +234,8 @@ static void on_synced(uv_async_t *a)
 {
 	struct server *s = CONTAINER_OF(a, struct server, synced);
 
-	s->syncing = false;
+	s->engine->syncing = false;
+	s->engine->durable = s->synced_to;
 	finish_turn(s);
 	server_pump(s);
 }
@@ -255,7 +256,8 @@ static void run_writes(struct server *s)
 	} else if (!tx_has_changed(&t->tx)) {
 		finish_turn(s);
 	} else {
-		s->syncing = true;
+		s->engine->syncing = true;
+		s->synced_to = s->engine->commits;
 		syncer_request(s->engine->syncer, notify, &s->synced);
 	}
 }
@@ -297,7 +299,7 @@ bool turn_run(struct server *s)
 
 	if (n > 0)
 		run_plain(batch, n);
-	if (s->syncing) /* reads too: they must not show what may still be lost */
+	if (s->engine->syncing) /* reads too: they must not show what may still be lost */
 		return worked;
 	n = take(s, TX_READ, batch);
 	s->turn->n = take(s, TX_WRITE, s->turn->batch);

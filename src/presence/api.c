@@ -106,11 +106,23 @@ static const char *skip(const char *at, const char *word)
 
 /* Whether the body is {"cluster_id":"…"} with exactly this cluster: what nearly every heartbeat is,
  * known without parsing it. */
-static bool says_only(const char *text, const struct profile *p)
+static bool says_only_tightly(const struct call *c, const struct profile *p)
 {
-	const char *at = skip(text, "{");
+	static const char before[] = "{\"cluster_id\":\"", after[] = "\"}";
+	const size_t start = sizeof(before) - 1, end = start + p->cluster_len;
 
-	if (!p->plain || !at || !(at = skip(at, "\"cluster_id\"")) || !(at = skip(at, ":")))
+	return p->plain && c->text_len == end + sizeof(after) - 1 &&
+	       memcmp(c->text, before, start) == 0 &&
+	       memcmp(c->text + start, p->cluster, p->cluster_len) == 0 &&
+	       memcmp(c->text + end, after, sizeof(after) - 1) == 0;
+}
+
+/* The same with white space in it. */
+static bool says_only(const struct call *c, const struct profile *p)
+{
+	const char *at = skip(c->text, "{");
+
+	if (!p->plain || strlen(c->text) != c->text_len || !at || !(at = skip(at, "\"cluster_id\"")) || !(at = skip(at, ":")))
 		return false;
 	if (*at++ != '"' || strncmp(at, p->cluster, p->cluster_len) != 0)
 		return false;
@@ -129,21 +141,51 @@ static bool says_nothing_new(struct call *c, struct fleet *f, uint32_t i, lapse_
 	return presence_is_quiet(f, i, &b, now);
 }
 
-int presence_api_beat_quick(struct call *c)
+#define HASHED (UINT64_C(1) << 32) /* the hint's lower half is the hash of the agent */
+
+static void hash_agent(struct call *c)
+{
+	struct scope s = fleet_scope(c->engine->fleet, c->owner);
+
+	c->hint = HASHED | fleet_hash(&s, c->params[0], strlen(c->params[0]));
+}
+
+static void look_ahead(struct call *c)
+{
+	if (c->hint) {
+		fleet_fetch_agent(c->engine->fleet, (uint32_t)c->hint);
+		return;
+	}
+	hash_agent(c);
+	fleet_fetch_bucket(c->engine->fleet, (uint32_t)c->hint);
+}
+
+static uint32_t find_agent(struct call *c, const struct fleet *f)
+{
+	if (!c->hint)
+		hash_agent(c);
+	return fleet_find_hashed(f, c->owner, c->params[0], strlen(c->params[0]),
+				 (uint32_t)c->hint);
+}
+
+static int beat_quickly(struct call *c)
 {
 	struct fleet *f = presence_fleet(c->engine);
-	uint32_t i = fleet_find(f, c->owner, c->params[0]);
+	uint32_t i = find_agent(c, f);
 
 	if (!i)
 		return CALL_NEEDS_TX;
 	lapse_ms now = clock_wall(c->engine->clock);
-	bool quiet = strlen(c->text) == c->text_len && says_only(c->text, fleet_profile(f, i)) &&
+	const struct profile *p = fleet_profile(f, i);
+	bool quiet = (says_only_tightly(c, p) || says_only(c, p)) &&
 		     fleet_fate(f, i, now) != AGENT_EVICTED;
 	if (!quiet && !says_nothing_new(c, f, i, now))
 		return CALL_NEEDS_TX;
 	fleet_touch(f, i, now);
 	return answer_ok(c);
 }
+
+const struct quick PRESENCE_BEAT_QUICK = { beat_quickly, look_ahead };
 
 /* Many of them */
 
@@ -281,7 +323,7 @@ static bool find_entries(struct call *c, struct fleet *f, lapse_ms now, uint32_t
 	return true;
 }
 
-int presence_api_beats_quick(struct call *c)
+static int beats_quickly(struct call *c)
 {
 	struct fleet *f = presence_fleet(c->engine);
 	lapse_ms now = clock_wall(c->engine->clock);
@@ -302,6 +344,8 @@ int presence_api_beats_quick(struct call *c)
 		fleet_touch(f, agents[i], now);
 	return answer_accepted(c, (int64_t)count);
 }
+
+const struct quick PRESENCE_BEATS_QUICK = { beats_quickly, NULL };
 
 /* Agents */
 

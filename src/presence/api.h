@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Presence: decode, call, encode. The quick handlers run without a transaction (http/route.h). */
+/* Presence: decode, call, encode. */
 #ifndef LAPSE_PRESENCE_API_H
 #define LAPSE_PRESENCE_API_H
 
@@ -10,10 +10,11 @@ extern const struct json_field PRESENCE_BEATS_ENTRY[];
 extern const struct json_field PRESENCE_LIST_QUERY[];
 extern const struct json_field PRESENCE_CAPABILITIES_BODY[];
 
+extern const struct quick PRESENCE_BEAT_QUICK;
+extern const struct quick PRESENCE_BEATS_QUICK;
+
 call_fn presence_api_beat;
-call_fn presence_api_beat_quick;
 call_fn presence_api_beats;
-call_fn presence_api_beats_quick;
 call_fn presence_api_list;
 call_fn presence_api_get;
 call_fn presence_api_delete;

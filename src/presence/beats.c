@@ -43,7 +43,7 @@ static bool read_group(const struct fleet *f, const struct scope *s, const char 
 		if (!beat_line_read(at, end, l))
 			return false;
 		g->hashes[g->n] = fleet_hash(s, l->agent, l->agent_len);
-		__builtin_prefetch(&f->buckets[g->hashes[g->n] & f->mask]);
+		fleet_fetch_bucket(f, g->hashes[g->n]);
 	}
 	return true;
 }
@@ -52,7 +52,7 @@ static bool read_group(const struct fleet *f, const struct scope *s, const char 
 static uint32_t find_quiet(const struct fleet *f, const struct scope *s, const struct beat_line *l,
 			   uint32_t hash, lapse_ms now)
 {
-	uint32_t i = fleet_find_hashed(f, s, l->agent, l->agent_len, hash);
+	uint32_t i = fleet_find_hashed(f, s->owner, l->agent, l->agent_len, hash);
 
 	if (!i)
 		return 0;
@@ -70,7 +70,7 @@ static bool find_group(const struct fleet *f, const struct scope *s, const struc
 		       lapse_ms now, uint32_t *ret_agents)
 {
 	for (size_t i = 0; i < g->n; i++)
-		__builtin_prefetch(fleet_at(f, f->buckets[g->hashes[i] & f->mask]), 1);
+		fleet_fetch_agent(f, g->hashes[i]);
 	for (size_t i = 0; i < g->n; i++) {
 		ret_agents[i] = find_quiet(f, s, &g->lines[i], g->hashes[i], now);
 		if (!ret_agents[i])

@@ -198,13 +198,13 @@ uint32_t fleet_hash(const struct scope *s, const char *name, size_t len)
 	return (uint32_t)XXH3_64bits_withSeed(name, len, s->seed);
 }
 
-uint32_t fleet_find_hashed(const struct fleet *f, const struct scope *s, const char *name,
-			   size_t len, uint32_t hash)
+uint32_t fleet_find_hashed(const struct fleet *f, const char *owner, const char *name, size_t len,
+			   uint32_t hash)
 {
 	for (uint32_t i = f->buckets[hash & f->mask]; i; i = fleet_at(f, i)->chain) {
 		const struct agent *a = fleet_at(f, i);
 		if (a->hash == hash && a->len == len && memcmp(agent_name(a), name, len) == 0 &&
-		    strcmp(f->by_index[a->profile]->owner, s->owner) == 0)
+		    strcmp(f->by_index[a->profile]->owner, owner) == 0)
 			return i;
 	}
 	return 0;
@@ -215,7 +215,7 @@ uint32_t fleet_find(const struct fleet *f, const char *owner, const char *name)
 	struct scope s = fleet_scope(f, owner);
 	size_t len = strlen(name);
 
-	return fleet_find_hashed(f, &s, name, len, fleet_hash(&s, name, len));
+	return fleet_find_hashed(f, owner, name, len, fleet_hash(&s, name, len));
 }
 
 static void resize(struct fleet *f, uint32_t buckets)

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from depot import Depot
 from runner import Daemon, Lapse
 from stub import Stub
 
@@ -52,6 +53,18 @@ def stub():
     thread.start()
     yield server
     server.is_over = True
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def depot():
+    """A server of attachments with faults to choose."""
+    server = Depot()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
     server.shutdown()
     thread.join()
     server.server_close()

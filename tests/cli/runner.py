@@ -76,12 +76,13 @@ class Lapse:
         if url is not None:
             self.env["LAPSE_URL"] = url
 
-    def __call__(self, *words, code=0, stdin=None, env=None, silent=False):
-        """silent: a failure that needs no word on standard error."""
+    def __call__(self, *words, code=0, stdin=None, env=None, silent=False, cwd=None, binary=False):
+        """silent: a failure that needs no word on standard error. binary: out is bytes."""
         done = subprocess.run([LAPSE, *words], input=stdin, capture_output=True, timeout=LIMIT_S,
-                              env={**self.env, **(env or {})}, check=False,
+                              env={**self.env, **(env or {})}, check=False, cwd=cwd,
                               **({"stdin": subprocess.DEVNULL} if stdin is None else {}))
-        ran = Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+        out = done.stdout if binary else done.stdout.decode()
+        ran = Ran(done.returncode, out, done.stderr.decode())
         assert ran.code == code, repr(ran)
         assert code != 0 or "lapse:" not in ran.err, repr(ran)
         assert code == 0 or silent or ran.err.startswith("lapse: "), repr(ran)
@@ -90,16 +91,17 @@ class Lapse:
     def json(self, *words, **options):
         return self(*words, "--json", **options).json()
 
-    def start(self, *words):
-        return subprocess.Popen([LAPSE, *words], env=self.env, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def start(self, *words, **options):
+        return subprocess.Popen([LAPSE, *words], **{
+            "env": self.env, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE, **options})
 
-    def on_terminal(self, *words, columns=80, typed=b"", env=None):
+    def on_terminal(self, *words, columns=80, typed=b"", env=None, cwd=None):
         """What it prints on a terminal of that width, and its exit code."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         process = subprocess.Popen([LAPSE, *words], stdin=theirs, stdout=theirs, stderr=theirs,
-                                   env={**self.env, **(env or {})})
+                                   env={**self.env, **(env or {})}, cwd=cwd)
         os.close(theirs)
         os.write(ours, typed)
         out = b""

@@ -84,14 +84,14 @@ class Screen:
 class Terminal:
     """`with Terminal(lapse, "top") as t:`; ends what is still running."""
 
-    def __init__(self, lapse, *words, columns=80, lines=24, env=None):
+    def __init__(self, lapse, *words, columns=80, lines=24, env=None, cwd=None):
         self.ours, self.theirs = pty.openpty()
         self._set_size(columns, lines)
         self.before = termios.tcgetattr(self.theirs)
         self.screen, self.raw = Screen(columns, lines), ""
         self.process = subprocess.Popen(
             [LAPSE, *words], stdin=self.theirs, stdout=self.theirs, stderr=self.theirs,
-            start_new_session=True, env={**lapse.env, **(env or {})},
+            start_new_session=True, env={**lapse.env, **(env or {})}, cwd=cwd,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
     def __enter__(self):

@@ -230,7 +230,7 @@ def test_hold(start):
     time.sleep(0.01)
     assert lapse.json("sweep", "messages")["pruned"] == 0
     row = lapse("hold", "ls").lines[1]
-    assert row.startswith("messages") and row.endswith("evidence") and "in 1h" in row
+    assert row.startswith("messages") and row.endswith("evidence") and "in 2h" in row
     assert lapse.json("hold", "ls")["data"][0]["key"] == message_id
     assert lapse("hold", "rm", "messages", message_id).out == f"messages/{message_id} is released\n"
     lapse("hold", "rm", "messages", message_id, code=5)

@@ -271,7 +271,9 @@ def test_columns_are_aligned_with_wide_characters(stub):
 
 
 @pytest.mark.parametrize("ago_s, text", [(0, "now"), (30, "30s ago"), (200, "3m ago"), (7300, "2h ago"),
-                                         (90000, "25h ago"), (400000, "4d ago"), (-7300, "in 2h")])
+                                         (90000, "25h ago"), (400000, "4d ago"), (-7300, "in 2h"),
+                                         (-7197, "in 2h"), (-3597, "in 1h"), (-172700, "in 2d"), (-604797, "in 7d"),
+                                         (-5500, "in 2h"), (-5200, "in 1h"), (-1800, "in 30m")])
 def test_ages(stub, ago_s, text):
     at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() - ago_s))
     stub.script = [page({"table": "messages", "key": "k", "reason": "r", "placed_at": at, "until": None})]

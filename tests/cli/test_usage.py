@@ -103,9 +103,12 @@ def test_help_of_every_command(name):
 
 def test_every_command_of_the_contract_is_there():
     assert commands() == ["status", "matrix", "top", "events", "agents", "agents show", "agents rm", "heartbeat",
-                          "capabilities", "send", "inbox", "read", "sweep", "clock", "clock accept", "hold place",
-                          "hold ls", "hold rm", "token create", "token ls", "token revoke", "config", "backup",
-                          "restore", "help", "version"]
+                          "capabilities", "send", "inbox", "read", "mailbox create", "mailbox ls", "mailbox show",
+                          "mailbox renew", "mailbox rm", "mailbox messages", "mailbox send", "dead-letters ls",
+                          "dead-letters retry", "dead-letters drop", "stage", "fetch", "attachments",
+                          "attachments ls", "attachments show", "attachments rm", "attachments metrics", "cleanup",
+                          "sweep", "clock", "clock accept", "hold place", "hold ls", "hold rm", "token create",
+                          "token ls", "token revoke", "config", "backup", "restore", "help", "version"]
 
 
 def test_help_of_a_group():

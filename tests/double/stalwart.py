@@ -111,14 +111,14 @@ def problem(status, detail):
 
 
 class Stalwart:
-    def __init__(self, generation="rest", domains=("example.test",), port=0, delay_ms=0):
+    def __init__(self, generation="rest", domains=("example.test",), port=0, delay_ms=0, tls=None):
         self.generation, self.domains = generation, list(domains)
         self.accounts = {}                  # by address
         self.faults, self.log = [], []
         self.numbers, self.connections = itertools.count(50), itertools.count(1)
         self.public = "https://mail.public.example"   # what it takes itself for
         self.session_path = "/jmap/session"
-        self.delay_ms, self.port = delay_ms, port
+        self.delay_ms, self.port, self.tls = delay_ms, port, tls      # an ssl.SSLContext, or None
         self.unauthenticated_session = False           # answer 200 without accounts instead of 401
         self.loop = self.server = self.thread = None
 
@@ -140,7 +140,8 @@ class Stalwart:
 
     async def serve(self, ready=None):
         self.loop, self._stop = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
-        self.server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, backlog=1024)
+        self.server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, backlog=1024,
+                                                 ssl=self.tls)
         self.port = self.server.sockets[0].getsockname()[1]
         if ready:
             ready.set()
@@ -152,13 +153,13 @@ class Stalwart:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     # What tests say and ask -------------------------------------------------------------------------
 
     def fault(self, where, kind, times=1, skip=0, **options):
-        """The next `times` matching requests (None = all) fail: kind is status, reset, act_then_reset, hang,
-        act_then_hang, trickle, giant, redirect, or delay (which does the work after `ms`)."""
+        """The next `times` matching requests (None = all) fail: kind is status, reset, act_then_reset, close,
+        act_then_close, hang, act_then_hang, trickle, giant, redirect, or delay (which does the work after `ms`)."""
         self.faults.append(Fault(where, kind, times, skip, options))
 
     def clear(self):
@@ -239,8 +240,10 @@ class Stalwart:
             self._write(writer, request, self._answer(request))
             await writer.drain()
             return True
-        if fault.kind in ("act_then_reset", "act_then_hang"):
+        if fault.kind.startswith("act_then_"):
             self._answer(request)
+        if fault.kind in ("close", "act_then_close"):
+            return False
         if fault.kind in ("reset", "act_then_reset"):
             self._reset(writer)
             return False

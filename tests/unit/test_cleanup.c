@@ -488,6 +488,27 @@ static void outcomes_are_written_together(void **state)
 	assert_int_equal(mail_state(b, "b"), CLEANUP_PENDING);
 }
 
+/* Nothing outside is touched before the intent would survive a power loss: it waits for a sync that
+ * is under way, and syncs itself when there is none. */
+static void the_intent_is_durable_before_the_call(void **state)
+{
+	struct bench *b = *state;
+	struct engine *e = &b->world->engine;
+
+	add(b->world, &MAIL, "m");
+	e->syncing = true; /* of a turn that began before */
+	cleaner_tick(e);
+	assert_int_equal(rows(b, "next_at > created_at"), 1); /* taken */
+	assert_int_equal(b->started, 0);
+	assert_true(cleaner_next_us(e) > 0); /* and nobody spins meanwhile */
+	e->syncing = false;
+	assert_true(e->durable < e->commits);
+	assert_int_equal(cleaner_next_us(e), 0);
+	cleaner_tick(e);
+	assert_int_equal(b->started, 1);
+	assert_int_equal(e->durable, e->commits);
+}
+
 /* Dead letters. */
 
 static int64_t die_mail(struct bench *b, const char *target)
@@ -589,6 +610,7 @@ int main(void)
 		BENCH_TEST(what_sweeps_retry_waits_for_one),
 		BENCH_TEST(a_slow_one_runs_once),
 		BENCH_TEST(outcomes_are_written_together),
+		BENCH_TEST(the_intent_is_durable_before_the_call),
 		BENCH_TEST(a_dead_letter_is_retried_with_all_its_attempts),
 		BENCH_TEST(a_dropped_dead_letter_is_gone),
 		BENCH_TEST(a_dead_letter_wanted_again_is_pending),

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mailboxes of a real daemon with its own mail. What is asked and shown is in test_mail_requests.py."""
+import time
+
+import pytest
+import requests
+
+from runner import LIMIT_S, Lapse
+
+
+@pytest.fixture(autouse=True)
+def needs_mailboxes(shared):
+    if requests.get(shared.url + "/v1/mailboxes", timeout=LIMIT_S).status_code == 404:
+        pytest.skip("this lapsed has no mailboxes yet")
+
+
+@pytest.fixture
+def own(start):
+    return Lapse(start().url)
+
+
+def create(lapse, *words):
+    return lapse.json("mailbox", "create", *words)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_life(own):
+    assert own("mailbox", "ls").out == "no mailboxes\n"
+    line = own("mailbox", "create", "--username", "trial", "--ttl", "2h").out
+    box, address, *expires = line.split()
+    assert box.startswith("mbx_") and address == "trial@lapse.local" and expires == ["expires", "in", "2h"]
+    assert own("mailbox", "ls").lines[1].split()[:3] == [box, address, "active"]
+    fields = dict(row.split(None, 1) for row in own("mailbox", "show", box).lines)
+    assert fields["status"] == "active" and fields["cleanup"] == "clean"
+    assert own("mailbox", "rm", box).out == f"{box} is removed\n"
+    own("mailbox", "show", box, code=5)
+    own("mailbox", "rm", box, code=5)
+    assert own("mailbox", "ls").out == "no mailboxes\n"
+
+
+def test_lifetimes(own):
+    assert "ttl" in own("mailbox", "create", "--ttl", "1s", code=1).err
+    assert "ttl" in own("mailbox", "create", "--ttl", "8d", code=1).err
+    box = create(own, "--ttl", "1h")
+    renewed = own.json("mailbox", "renew", box["id"], "--ttl", "3h")
+    assert renewed["id"] == box["id"] and renewed["expires_at"] > box["expires_at"]
+    assert own("mailbox", "renew", box["id"]).out.split()[3:5] == ["in", "24h"]
+    own("mailbox", "renew", box["id"], "--ttl", "1s", code=1)
+    own("mailbox", "renew", "mbx_0000000000000000", code=5)
+
+
+def test_names(own):
+    create(own, "--username", "taken")
+    own("mailbox", "create", "--username", "taken", code=1)
+    own("mailbox", "create", "--username", "a b@c", code=1)
+    assert create(own)["address"] != create(own)["address"]
+
+
+def test_idempotency(own):
+    first = create(own, "--idempotency-key", "run-7")
+    assert create(own, "--idempotency-key", "run-7")["id"] == first["id"]
+    own("mailbox", "create", "--username", "other", "--idempotency-key", "run-7", code=1)
+    assert len(own.json("mailbox", "ls")["data"]) == 1
+
+
+def test_mail(own):
+    ann, bob = create(own, "--username", "ann"), create(own, "--username", "bob")
+    assert own("mailbox", "messages", bob["id"]).out == "no messages\n"
+    sent = own("mailbox", "send", ann["id"], "--to", bob["address"], "--subject", "Hello é", stdin="line 1\nline 2 é\n"
+               .encode()).out.strip()
+    assert sent
+    wait_until(lambda: "Hello é" in own("mailbox", "messages", bob["id"]).out)
+    mail = own.json("mailbox", "messages", bob["id"])["data"][0]
+    assert mail["subject"] == "Hello é" and ann["address"] in mail["from"]
+    shown = own("mailbox", "messages", bob["id"], mail["id"]).out
+    assert "Hello é" in shown and shown.endswith("\n\nline 1\nline 2 é\n")
+    assert "Hello é" in own("mailbox", "messages", ann["id"], "--folder", "sent").out
+    assert "Hello é" in own("mailbox", "messages", bob["id"], "--folder", "all").out
+    assert own("mailbox", "messages", bob["id"], "--folder", "junk").out == "no messages\n"
+    own("mailbox", "messages", bob["id"], "nonsense", code=5)
+
+
+def test_a_mail_is_sent_once(own):
+    ann, bob = create(own, "--username", "ann"), create(own, "--username", "bob")
+    for _ in range(2):
+        own("mailbox", "send", ann["id"], "--to", bob["address"], "--subject", "once", "--body", "b",
+            "--idempotency-key", "k")
+    wait_until(lambda: own.json("mailbox", "messages", bob["id"])["data"])
+    assert len(own.json("mailbox", "messages", bob["id"])["data"]) == 1
+
+
+def test_copies(own):
+    boxes = [create(own, "--username", name) for name in ("ann", "bob", "cid", "dan")]
+    own("mailbox", "send", boxes[0]["id"], "--to", boxes[1]["address"], "--cc", boxes[2]["address"],
+        "--bcc", boxes[3]["address"], "--subject", "s", "--body", "b")
+    for box in boxes[1:]:
+        wait_until(lambda box=box: own.json("mailbox", "messages", box["id"])["data"])
+        assert boxes[3]["address"] not in str(own.json("mailbox", "messages", box["id"])["data"][0].get("to"))
+    own("mailbox", "send", boxes[0]["id"], "--to", "no address", "--subject", "s", "--body", "b", code=1)
+    own("mailbox", "send", "mbx_0000000000000000", "--to", "a@b.c", "--subject", "s", "--body", "b", code=5)
+
+
+def test_expired(start):
+    own = Lapse(start(mailbox_min_ttl_ms=100, mailbox_default_ttl_ms=200).url)
+    box = create(own, "--username", "short")["id"]
+    wait_until(lambda: own("mailbox", "ls").out == "no mailboxes\n")
+    assert own.json("mailbox", "show", box)["status"] == "expired"
+    assert [row["id"] for row in own.json("mailbox", "ls", "--include-expired")["data"]] == [box]
+    for words in (["renew", box], ["messages", box], ["messages", box, "m1"],
+                  ["send", box, "--to", "a@b.c", "--subject", "s", "--body", "b"]):
+        assert own("mailbox", *words, code=1).err == "lapse: Mailbox has expired\n"
+    seen = own("events").out
+    assert "mailbox.created" in seen and "mailbox.expired" in seen
+
+
+def test_sweep_tells_what_it_did(own):
+    lines = own("sweep", "mailboxes").lines
+    assert lines[0].startswith("mailboxes: removed 0 rows in ")
+    assert [line.split()[0] for line in lines if line.startswith("  ")][-5:] == \
+        ["expired", "retried", "cleaned", "failed", "dead"]
+
+
+def test_pages(own):
+    for _ in range(105):
+        requests.post(own.env["LAPSE_URL"] + "/v1/mailboxes", json={}, timeout=LIMIT_S).raise_for_status()
+    assert len({row["id"] for row in own.json("mailbox", "ls")["data"]}) == 105
+    assert len(own("mailbox", "ls", "--limit", "3").lines) == 4
+
+
+def test_status_has_the_table(own):
+    create(own)
+    assert any(line.split()[:2] == ["mailboxes", "1"] for line in own("status").lines)
+
+
+def test_owners_do_not_see_each_other(own):
+    box = create(own, "--owner", "team")["id"]
+    own("mailbox", "show", box, code=5)
+    own("mailbox", "show", box, "--owner", "team")
