@@ -17,9 +17,11 @@
 #define RETRY_MS INT64_C(10000)  /* pause after the first failure; it grows with each */
 #define LOOK_US INT64_C(5000000) /* between two looks when nothing calls for one */
 
-/* While others want the store, outcomes gather so long and are written together: each transaction
- * adds to what the next sync of theirs has to carry. */
-#define GATHER_US INT64_C(20000)
+/* While others want the store, outcomes gather and are written together, since each transaction
+ * adds to what the next sync of theirs has to carry: the next ones are written after so many times
+ * as long as the last ones took. */
+#define GATHER_FACTOR 32
+#define GATHER_MAX_US INT64_C(50000)
 
 static int remove_file(const char *data_dir, const char *target, char *why, size_t size)
 {
@@ -401,6 +403,7 @@ static void write_settled(struct engine *e)
 
 	if (list_empty(all))
 		return;
+	lapse_us began = clock_mono(e->clock);
 	int r = tx_begin(&tx, e);
 	for (struct list *l = all->next; r == LAPSE_OK && l != all; l = l->next)
 		r = write_outcome(&tx, CONTAINER_OF(l, struct cleanup, link));
@@ -412,6 +415,9 @@ static void write_settled(struct engine *e)
 		log_message(e->log, LOG_WARN, "cleanup.settle_failed",
 			    "outcomes could not be written and will come again: %s", err_text(r));
 	free_list(all);
+	lapse_us pause = GATHER_FACTOR * (clock_mono(e->clock) - began);
+	e->cleaner.write_after =
+		clock_mono(e->clock) + (pause < GATHER_MAX_US ? pause : GATHER_MAX_US);
 	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
 		e->cleaner.kinds[i].look_again = 0; /* there is room for the next */
 }
@@ -419,7 +425,7 @@ static void write_settled(struct engine *e)
 /* Until outcomes are to be written; 0 = now. */
 static lapse_us next_write_us(const struct engine *e)
 {
-	lapse_us in = e->cleaner.settled_at + GATHER_US - clock_mono(e->clock);
+	lapse_us in = e->cleaner.write_after - clock_mono(e->clock);
 
 	if (list_empty(&e->cleaner.settled))
 		return INT64_MAX;
@@ -432,8 +438,6 @@ void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *wh
 
 	c->err = err;
 	snprintf(c->why, sizeof(c->why), "%s", why);
-	if (list_empty(&e->cleaner.settled))
-		e->cleaner.settled_at = clock_mono(e->clock);
 	list_remove(&c->link);
 	list_append(&e->cleaner.settled, &c->link);
 	k->running_count--;

@@ -97,7 +97,7 @@ struct cleaner {
 	struct cleaner_kind kinds[CLEANUP_KINDS_MAX];
 	size_t kinds_count;
 	struct list settled;   /* struct cleanup whose outcome is not written yet */
-	lapse_us settled_at;   /* monotonic: when the first of them came */
+	lapse_us write_after;  /* monotonic: not before, while others want the store */
 	int64_t dead;          /* dead letters */
 	struct list followers; /* struct cleanup_follower (engine/follow.h) */
 };
