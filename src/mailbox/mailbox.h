@@ -112,6 +112,9 @@ int mailbox_get(struct db *db, int64_t id, struct arena *arena, struct mailbox *
 /* The provider the mailbox lives with; NULL = it is not configured. */
 struct provider *mailbox_provider_of(const struct engine *e, const struct mailbox *m);
 
+int mailbox_announce(struct tx *tx, enum event_kind kind, const struct mailbox *m);
+void mailbox_note_deadline(struct tx *tx, lapse_ms expires_at); /* one that may be the earliest */
+int mailbox_drop_row(struct tx *tx, int64_t id, const char *counted_as);
 int mailbox_settled(struct tx *tx, const struct cleanup_outcome *o);
 
 extern const struct cleanup_kind CLEANUP_MAILBOX;
