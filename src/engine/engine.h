@@ -67,7 +67,7 @@ struct engine {
 	lapse_ms restored_at; /* 0 = never restored */
 	struct fleet *fleet;
 	struct provider *provider; /* set by whoever owns the loop; NULL = the store itself */
-	bool crowded; /* said by whoever owns the loop: somebody waits for the store */
+	bool crowded;              /* said by whoever owns the loop: somebody waits for the store */
 
 	/* What is committed, and what of it would survive a power loss. */
 	int64_t commits; /* write transactions so far */

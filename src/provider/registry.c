@@ -43,7 +43,7 @@ void registry_build_domain(struct buf *b, const char *domain)
 int registry_parse_domain(const json_t *answer, const char *domain, struct arena *arena,
 			  const char **ret_id, struct problem *p)
 {
-	json_t *query, *get, *entry;
+	json_t *query = NULL, *get = NULL, *entry;
 	size_t i;
 	int r = jmap_find(answer, "x:Domain/query", "q", &query, p);
 
@@ -177,7 +177,7 @@ static bool is_whole(const json_t *query)
 int registry_parse_found(const json_t *answer, bool is_find, const char *address,
 			 struct arena *arena, const char **ret_id, struct problem *p)
 {
-	json_t *query = NULL, *get, *entry;
+	json_t *query = NULL, *get = NULL, *entry;
 	size_t i;
 	int r = is_find ? jmap_find(answer, "x:Account/query", "q", &query, p) : LAPSE_OK;
 
