@@ -7,12 +7,14 @@ DATA_DIR ?= lapse-data
 LISTEN ?= 127.0.0.1:7878
 PYTEST = LAPSED=$(CURDIR)/$(BUILD)/lapsed LAPSE=$(CURDIR)/$(BUILD)/lapse \
 	LAPSED_FAULT=$(CURDIR)/$(BUILD)/tests/durability/lapsed-fault \
+	PROVIDER_DRIVE=$(CURDIR)/$(BUILD)/tests/provider/provider_drive \
 	$(PYTHON) -m pytest -q -p no:cacheprovider
 
 .DEFAULT_GOAL := release
 
 .PHONY: release run test check bench asan tsan coverage format lint install clean help \
-	docs deps deps-test deps-bench build unit test-api test-cli test-durability
+	docs deps deps-test deps-jmap deps-bench build unit test-api test-cli test-provider test-jmap \
+	test-durability
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +23,8 @@ deps:
 	@scripts/deps build
 deps-test:
 	@scripts/deps build test
+deps-jmap:
+	@scripts/deps jmap
 deps-bench:
 	@scripts/deps build test bench
 
@@ -44,13 +48,20 @@ test-api: build ## black-box tests of the HTTP API
 test-cli: build ## black-box tests of the command
 	@$(PYTEST) tests/cli
 
+test-provider: build ## mailboxes at a mail server: every way it can fail
+	@$(PYTEST) -n 2 tests/provider --ignore tests/provider/test_cyrus.py
+
+test-jmap: build deps-jmap ## the JMAP client against a real server, Cyrus
+	@$(PYTEST) tests/provider/test_cyrus.py
+
 test-durability: build ## kill -9, power loss, full disk: the long form
 	@$(PYTEST) tests/durability
 
-test: build ## all tests, the long suites in their short form
+test: build deps-jmap ## all tests, the long suites in their short form
 	@ctest --test-dir $(BUILD) --output-on-failure
 	@$(PYTEST) -n 2 tests/api
 	@$(PYTEST) -n 2 tests/cli
+	@$(PYTEST) -n 2 tests/provider
 	@$(PYTEST) tests/docs
 	@LAPSE_KILL_ROUNDS=$${LAPSE_KILL_ROUNDS:-20} $(PYTEST) tests/durability
 
@@ -58,13 +69,13 @@ check: ## what CI runs: all tests, format and lint, clang, ASan and UBSan, cover
 	@.ci/run
 
 asan: ## unit and API tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(MAKE) --no-print-directory PRESET=asan unit test-api test-cli
+	@$(MAKE) --no-print-directory PRESET=asan unit test-api test-cli test-provider test-jmap
 
 tsan: ## unit and API tests under ThreadSanitizer
 	@$(MAKE) --no-print-directory PRESET=tsan unit test-api
 
 coverage: ## what the tests reach, as a table
-	@$(MAKE) --no-print-directory PRESET=coverage unit test-api test-cli
+	@$(MAKE) --no-print-directory PRESET=coverage unit test-api test-cli test-provider test-jmap
 	@gcovr -r . --object-directory build-coverage -f src/ --exclude-unreachable-branches \
 		--gcov-ignore-parse-errors -s | tail -n 60
 

@@ -15,6 +15,7 @@
 #include "base/err.h"
 
 #define SEAL_KEY_BYTES 32
+#define SEAL_KEY_NAME "lapse.key"
 
 struct seal {
 	unsigned char key[SEAL_KEY_BYTES];
@@ -23,6 +24,12 @@ struct seal {
 /* Reads the key from `path`: 64 hex digits. A missing file is made, 0600 and synced, when `make`
  * says so. One that others can read, or that is not a key, is an error that says what to do. */
 int seal_load(struct seal *s, const char *path, bool make, struct problem *p);
+
+/* The key of this store: lapse.key in the service manager's credentials directory
+ * ($CREDENTIALS_DIRECTORY; NULL = none), else in the data directory, where it is made when `make`
+ * says so. LAPSE_ENOTFOUND: there is none, and it was not to be made. */
+int seal_find(struct seal *s, const char *data_dir, const char *credentials_dir, bool make,
+	      struct problem *p);
 void seal_done(struct seal *s); /* wipes the key */
 
 /* Appends the sealed text. */

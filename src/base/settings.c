@@ -14,6 +14,8 @@
 	{ #name, SETTING_FLAG, offsetof(struct settings, name), def, NULL, min, max, unit, help },
 #define ROW_TEXT(name, def, min, max, unit, help)                                                  \
 	{ #name, SETTING_TEXT, offsetof(struct settings, name), 0, def, min, max, unit, help },
+#define ROW_SECRET(name, def, min, max, unit, help)                                                \
+	{ #name, SETTING_SECRET, offsetof(struct settings, name), 0, def, min, max, unit, help },
 
 const struct setting SETTINGS_TABLE[] = {
 #define X(kind, name, def, min, max, unit, help) ROW_##kind(name, def, min, max, unit, help)
@@ -39,6 +41,7 @@ void settings_init(struct settings *s)
 			*(bool *)member(s, row) = row->def_int != 0;
 			break;
 		case SETTING_TEXT:
+		case SETTING_SECRET:
 			*(char **)member(s, row) = mem_strdup(row->def_text);
 			break;
 		}
@@ -48,7 +51,7 @@ void settings_init(struct settings *s)
 void settings_done(struct settings *s)
 {
 	for (size_t i = 0; i < SETTINGS_COUNT; i++)
-		if (SETTINGS_TABLE[i].kind == SETTING_TEXT) {
+		if (SETTINGS_TABLE[i].def_text) {
 			char **text = member(s, &SETTINGS_TABLE[i]);
 			free(*text);
 			*text = NULL;
@@ -114,6 +117,7 @@ static int set_row(struct settings *s, const struct setting *row, const char *va
 	case SETTING_FLAG:
 		return set_flag(member(s, row), row, value, p);
 	case SETTING_TEXT:
+	case SETTING_SECRET:
 		return set_text(member(s, row), row, value, p);
 	}
 	return LAPSE_EINTERNAL;
@@ -272,6 +276,18 @@ static int take_flag(int argc, char *const *argv, struct flag *ret, struct probl
 	return LAPSE_OK;
 }
 
+static int set_flagged(struct settings *s, const struct flag *f, struct problem *p)
+{
+	const struct setting *row = find(f->name);
+
+	if (row && row->kind == SETTING_SECRET && f->value[0] != '@')
+		return problem_set(p, LAPSE_EINVAL, row->name,
+				   "%s: an argument can be read by everybody on this machine: give "
+				   "@PATH of a file here, or use the environment",
+				   row->name);
+	return settings_set(s, f->name, f->value, p);
+}
+
 int settings_read_flags(struct settings *s, int argc, char *const *argv, struct problem *p)
 {
 	struct flag f = { .value = "" };
@@ -279,7 +295,7 @@ int settings_read_flags(struct settings *s, int argc, char *const *argv, struct 
 	for (int i = 0; i < argc; i += f.used) {
 		int r = take_flag(argc - i, argv + i, &f, p);
 		if (r == LAPSE_OK && strcmp(f.name, "config") != 0)
-			r = settings_set(s, f.name, f.value, p);
+			r = set_flagged(s, &f, p);
 		if (r < 0)
 			return r;
 	}
@@ -330,6 +346,9 @@ void setting_value(const struct settings *s, const struct setting *row, struct b
 		break;
 	case SETTING_TEXT:
 		buf_puts(out, *(char **)member(s, row));
+		break;
+	case SETTING_SECRET:
+		buf_puts(out, (*(char **)member(s, row))[0] ? "(set)" : "");
 		break;
 	}
 }

@@ -8,7 +8,9 @@
  * --name-with-dashes, the line in the file `name = value`.
  *
  * To add a setting: a row below. Kinds: INT (a whole number between min and max), TEXT (bytes,
- * min and max are its length), FLAG (true or false; min and max are unused).
+ * min and max are its length), FLAG (true or false; min and max are unused), SECRET (a text nobody
+ * prints: `lapse config` only tells that it is set, and as a flag, which everybody on the machine
+ * can read, it must name a file: @PATH).
  */
 #ifndef LAPSE_BASE_SETTINGS_H
 #define LAPSE_BASE_SETTINGS_H
@@ -57,6 +59,11 @@
 	X(INT, tokens_max, 10000, 1, 1000000, "tokens", "tokens that may exist at once; more are 429") \
 	X(INT, backup_keep, 7, 1, 10000, "files", "newest backups that are kept")                   \
 	X(INT, cleanup_max_attempts, 3, 1, 1000, "attempts", "attempts at a deletion outside before it is a dead letter") \
+	X(TEXT, mailbox_provider, "local", 1, 16, "name", "where mailboxes live: local or stalwart") \
+	X(TEXT, stalwart_url, "", 0, 512, "url", "of the mail server: https://HOST or https://HOST:PORT") \
+	X(SECRET, stalwart_credentials, "", 0, 1024, "secret", "of its administrator: user:password, an API key, or @PATH of a file with it") \
+	X(INT, stalwart_timeout_ms, 10000, 100, 600000, "ms", "time an operation with the mail server may take in all") \
+	X(INT, stalwart_connections_max, 32, 1, 1000, "connections", "connections to the mail server at once; more wait") \
 	X(INT, wal_max_bytes, 134217728, 1048576, 17179869184, "bytes", "writers wait for a checkpoint beyond this") \
 	X(TEXT, sqlite_synchronous, "full", 3, 6, "mode", "full, or off: off loses answered writes on power loss")
 /* clang-format on */
@@ -64,6 +71,7 @@
 #define SETTING_C_INT int64_t
 #define SETTING_C_TEXT char *
 #define SETTING_C_FLAG bool
+#define SETTING_C_SECRET char *
 
 struct settings {
 #define X(kind, name, def, min, max, unit, help) SETTING_C_##kind name;
@@ -71,14 +79,14 @@ struct settings {
 #undef X
 };
 
-enum setting_kind { SETTING_INT, SETTING_TEXT, SETTING_FLAG };
+enum setting_kind { SETTING_INT, SETTING_TEXT, SETTING_FLAG, SETTING_SECRET };
 
 struct setting {
 	const char *name;
 	enum setting_kind kind;
 	size_t offset;
 	int64_t def_int;      /* INT and FLAG */
-	const char *def_text; /* TEXT */
+	const char *def_text; /* TEXT and SECRET */
 	int64_t min, max;
 	const char *unit, *help;
 };
@@ -107,7 +115,7 @@ int settings_read_flags(struct settings *s, int argc, char *const *argv, struct 
 int settings_load(struct settings *s, int argc, char *const *argv, char *const *env,
 		  struct problem *p);
 
-/* The current value as text, appended to `out`. */
+/* The current value as text, appended to `out`; of a secret only "(set)", or nothing. */
 void setting_value(const struct settings *s, const struct setting *row, struct buf *out);
 
 /* The options part of a --help text. */

@@ -21,6 +21,7 @@ static json_t *typed(const struct setting *row, const char *text)
 	case SETTING_FLAG:
 		return json_boolean(strcmp(text, "true") == 0);
 	case SETTING_TEXT:
+	case SETTING_SECRET:
 		return json_string(text);
 	}
 	return json_null();

@@ -11,8 +11,10 @@
 #include <uv.h>
 
 #include "base/mem.h"
+#include "daemon/fetch.h"
 #include "daemon/listen.h"
 #include "http/server.h"
+#include "provider/open.h"
 #include "rooms.h"
 
 #define STOP_MAX_MS 10000 /* a stop takes no longer, whoever is slow */
@@ -25,6 +27,8 @@ struct daemon {
 	struct engine engine;
 	struct server server;
 	struct listener listener;
+	struct fetches fetches;
+	struct provider *provider; /* NULL = the engine's own */
 	uv_loop_t loop;
 	uv_prepare_t prepare;
 	uv_timer_t engine_timer, stop_timer;
@@ -96,6 +100,14 @@ static void run_cleanup(void *ctx, struct cleanup *c)
 
 /* Stopping */
 
+/* Nobody waits for a mail server any more: what is under way there ends as not answered. */
+static void stop_fetching(struct daemon *d)
+{
+	if (d->provider)
+		d->provider->stop(d->provider);
+	fetches_stop(&d->fetches);
+}
+
 static void close_handles(struct daemon *d)
 {
 	uv_close((uv_handle_t *)&d->prepare, NULL);
@@ -111,6 +123,7 @@ static void on_stop_timer(uv_timer_t *t)
 
 	if (server_is_idle(&d->server)) {
 		server_stop(&d->server);
+		fetches_close(&d->fetches);
 		close_handles(d);
 	} else if (++d->stop_ticks > STOP_MAX_MS / STOP_CHECK_MS) {
 		log_message(&d->log, LOG_WARN, "daemon.stop_forced",
@@ -129,6 +142,7 @@ static void on_signal(uv_signal_t *h, int number)
 	log_message(&d->log, LOG_INFO, "daemon.stopping", "signal %d", number);
 	engine_stop(&d->engine);
 	server_quiesce(&d->server);
+	stop_fetching(d);
 	uv_timer_start(&d->stop_timer, on_stop_timer, 0, STOP_CHECK_MS);
 }
 
@@ -213,6 +227,17 @@ static int open_engine(struct daemon *d, struct problem *p)
 	return r;
 }
 
+static int open_provider(struct daemon *d, struct problem *p)
+{
+	int r = fetches_init(&d->fetches, &d->loop, &CLOCK_SYSTEM,
+			     d->settings->stalwart_connections_max, p);
+
+	if (r == LAPSE_OK)
+		r = provider_open(d->settings, getenv("CREDENTIALS_DIRECTORY"), &d->fetches.fetcher,
+				  &CLOCK_SYSTEM, &d->provider, p);
+	return r;
+}
+
 static int open_server(struct daemon *d, struct problem *p)
 {
 	int r = listener_open(&d->listener, d->settings->listen, d->tls_cert != NULL, p);
@@ -271,6 +296,24 @@ static void run(struct daemon *d)
 	log_message(&d->log, LOG_INFO, "daemon.stopped", "every answered write is on the disk");
 }
 
+/* The settings are wrong before anything is touched, the engine exists before it is given. */
+static int open_all(struct daemon *d, struct problem *p)
+{
+	int r = open_provider(d, p);
+
+	if (r == LAPSE_OK)
+		r = open_engine(d, p);
+	if (r < 0)
+		return r;
+	if (d->provider)
+		d->engine.provider = d->provider;
+	r = open_server(d, p);
+	if (r == LAPSE_OK)
+		run(d);
+	engine_close(&d->engine);
+	return r;
+}
+
 int daemon_run(const struct settings *settings, struct problem *p)
 {
 	struct daemon *d = mem_zalloc(1, sizeof(*d));
@@ -282,15 +325,13 @@ int daemon_run(const struct settings *settings, struct problem *p)
 	int r = check_settings(settings, &d->log, p);
 	if (r == LAPSE_OK)
 		r = read_tls(d, p);
-	if (r == LAPSE_OK)
-		r = open_engine(d, p);
 	if (r == LAPSE_OK) {
 		uv_loop_init(&d->loop);
-		r = open_server(d, p);
-		if (r == LAPSE_OK)
-			run(d);
+		r = open_all(d, p);
+		fetches_close(&d->fetches); /* closed already, unless the start failed */
+		uv_run(&d->loop, UV_RUN_DEFAULT);
 		uv_loop_close(&d->loop);
-		engine_close(&d->engine);
+		provider_free(d->provider);
 	}
 	free(d->tls_cert);
 	free(d->tls_key);

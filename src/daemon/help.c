@@ -75,6 +75,8 @@ void help_write_man(struct buf *out)
 		      ".SH FILES\n.TP\n.I data_dir/lapse.db\nthe database, with its write-ahead "
 		      "log beside it\n"
 		      ".TP\n.I data_dir/backups/\ncopies made by POST /v1/backup\n"
+		      ".TP\n.I data_dir/lapse.key\nthe key of sealed passwords, with a mail "
+		      "server; in no backup\n"
 		      ".TP\n.I data_dir/lock\nheld by the daemon that uses the directory\n"
 		      ".SH SEE ALSO\n.BR lapse (1)\n");
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/check.h"
+#include "provider/open.h"
 #include "rooms.h"
 
 #define OWNER_DEFAULT "local" /* whom the daemon takes callers without a token for */
@@ -247,6 +248,7 @@ static int open_store(const struct lapse_options *options, struct lapse_store **
 		      struct problem *p)
 {
 	struct lapse_store *s = mem_zalloc(1, sizeof(*s));
+	struct provider *none; /* mailboxes of the library live in its store */
 
 	settings_init(&s->settings);
 	int r = take_options(options, &s->options, p);
@@ -259,6 +261,8 @@ static int open_store(const struct lapse_options *options, struct lapse_store **
 	log_init(s);
 	if (r == LAPSE_OK)
 		r = check_settings(s, p);
+	if (r == LAPSE_OK)
+		r = provider_open(&s->settings, NULL, NULL, &s->clock, &none, p);
 	if (r == LAPSE_OK)
 		r = open_engine(s, p);
 	if (r < 0) {

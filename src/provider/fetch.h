@@ -32,7 +32,7 @@ struct fetch {
 	bool sent; /* the question may have reached the server: it may have been acted upon */
 	int status;
 	struct buf answer;   /* the asker frees it with buf_done() */
-	char location[1024]; /* of a redirect; empty otherwise */
+	char location[1024]; /* of a redirect, as a whole URL; empty otherwise */
 	char why[128];
 
 	void (*done)(struct fetch *f); /* once, on the loop's thread, never from within start() */

@@ -104,3 +104,11 @@ def test_backups_while_others_write(daemon):
         assert query(path, "SELECT coalesce(sum(total), 0), coalesce(sum(unread), 0) FROM inboxes") == [
             (messages, messages)]
     assert len(daemon.rows("SELECT * FROM messages")) == len(set(sent)) == 120
+
+
+def test_the_key_is_in_no_backup(daemon, api):
+    key = "5d" * 32
+    (daemon.data_dir / "lapse.key").write_text(key + "\n")
+    path = file_of(daemon, api.post("/v1/backup").ok(201))
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert key.encode() not in path.read_bytes() and bytes.fromhex(key) not in path.read_bytes()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line itself, help, the manual page, and the commands that ask no daemon."""
+import json
 import os
 import shutil
 import subprocess
@@ -168,6 +169,19 @@ def test_config_file_then_environment(tmp_path):
     seen = values("--config", str(tmp_path / "lapse.conf"), LAPSE_MESSAGE_SWEEP_MS="30")
     assert (seen["message_ttl_ms"], seen["message_sweep_ms"]) == (5, 30)
     assert values(LAPSE_CONFIG=str(tmp_path / "lapse.conf"))["message_ttl_ms"] == 5
+
+
+def test_config_never_prints_a_secret(tmp_path):
+    """`(set)` or nothing; and on the command line only the name of a file is taken."""
+    (tmp_path / "lapse.conf").write_text("stalwart_credentials = admin:hunter2\n")
+    done = run("config", "--config", str(tmp_path / "lapse.conf"))
+    assert "hunter2" not in done.out + done.err and "(set)" in done.out
+    done = run("config", "--json", env={"LAPSE_STALWART_CREDENTIALS": "api_hunter2"})
+    row = {r["name"]: r for r in json.loads(done.out)["data"]}["stalwart_credentials"]
+    assert row["value"] == "(set)" and row["default"] == ""
+    assert "hunter2" not in done.out + done.err
+    done = run("config", code=2, env={"LAPSE_STALWART_CREDENTIALS": "hunter2" * 1000})
+    assert "hunter2" not in done.out + done.err
 
 
 @pytest.mark.parametrize("env, says", [({"LAPSE_MESSAGE_TTL_MS": "0"}, "out of range"),

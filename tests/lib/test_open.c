@@ -115,6 +115,10 @@ static void test_settings(void **state)
 	refuse(w, LAPSE_EINVAL, "mesage_ttl_ms");
 	settings[1] = (struct lapse_setting){ "log_level", "loud" };
 	refuse(w, LAPSE_EINVAL, "log_level");
+	settings[1] = (struct lapse_setting){ "mailbox_provider", "stalwart" };
+	refuse(w, LAPSE_EINVAL, "mailbox_provider");
+	settings[1] = (struct lapse_setting){ "mailbox_provider", "elsewhere" };
+	refuse(w, LAPSE_EINVAL, "mailbox_provider");
 	settings[1] = (struct lapse_setting){ "sqlite_synchronous", "maybe" };
 	refuse(w, LAPSE_EINVAL, "sqlite_synchronous");
 	settings[1] =

@@ -61,8 +61,8 @@ static void the_table_is_sound(void **state)
 		if (row->kind == SETTING_INT &&
 		    (row->def_int < row->min || row->def_int > row->max || !row->unit[0]))
 			fail_msg("%s", row->name);
-		if (row->kind == SETTING_TEXT && ((int64_t)strlen(row->def_text) < row->min ||
-						  (int64_t)strlen(row->def_text) > row->max))
+		if (row->def_text && ((int64_t)strlen(row->def_text) < row->min ||
+				      (int64_t)strlen(row->def_text) > row->max))
 			fail_msg("%s", row->name);
 		assert_true(row->help[0]);
 		for (size_t j = 0; j < i; j++)
@@ -282,6 +282,45 @@ static void refuses_bad_flags(void **state)
 	}
 }
 
+/* A secret is taken and never given out: not as a value, not in a refusal, not as an argument. */
+static void secrets_stay_secret(void **state)
+{
+	struct desk *d = *state;
+	struct buf CLEANUP(buf_done) value = { 0 };
+	char long_one[1100];
+
+	for (size_t i = 0; i < SETTINGS_COUNT; i++) {
+		const struct setting *row = &SETTINGS_TABLE[i];
+		if (row->kind != SETTING_SECRET)
+			continue;
+		value.len = 0;
+		setting_value(&d->settings, row, &value);
+		assert_int_equal(value.len, 0);
+		assert_int_equal(
+			settings_set(&d->settings, row->name, "admin:hunter2", &d->problem),
+			LAPSE_OK);
+		setting_value(&d->settings, row, &value);
+		assert_string_equal(buf_text(&value), "(set)");
+	}
+	assert_string_equal(d->settings.stalwart_credentials, "admin:hunter2");
+	assert_int_equal(settings_read_flags(&d->settings, 1,
+					     ARGV("--stalwart-credentials=admin:hunter3"),
+					     &d->problem),
+			 LAPSE_EINVAL);
+	assert_null(strstr(d->problem.message, "hunter3"));
+	assert_non_null(strstr(d->problem.message, "@PATH"));
+	assert_int_equal(settings_read_flags(&d->settings, 2,
+					     ARGV("--stalwart-credentials", "@/etc/x"),
+					     &d->problem),
+			 LAPSE_OK);
+	assert_string_equal(d->settings.stalwart_credentials, "@/etc/x");
+	memset(long_one, 'h', sizeof(long_one) - 1);
+	long_one[sizeof(long_one) - 1] = '\0';
+	assert_int_equal(settings_set(&d->settings, "stalwart_credentials", long_one, &d->problem),
+			 LAPSE_EINVAL);
+	assert_null(strstr(d->problem.message, "hhh"));
+}
+
 static void a_refused_value_changes_nothing(void **state)
 {
 	struct desk *d = *state;
@@ -329,6 +368,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(reads_flags, setup, teardown),
 		cmocka_unit_test_setup_teardown(refuses_bad_flags, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_refused_value_changes_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(secrets_stay_secret, setup, teardown),
 		cmocka_unit_test(help_names_every_setting),
 	};
 
