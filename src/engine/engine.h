@@ -69,7 +69,7 @@ struct engine {
 	struct fleet *fleet;
 	struct mailboxes *mailboxes;
 	struct provider *provider; /* set by whoever owns the loop; NULL = the store itself */
-	bool crowded; /* said by whoever owns the loop: somebody waits for the store */
+	bool crowded;              /* said by whoever owns the loop: somebody waits for the store */
 
 	/* What is committed, and what of it would survive a power loss. */
 	int64_t commits; /* write transactions so far */

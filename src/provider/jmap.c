@@ -255,7 +255,7 @@ int jmap_parse_folders(const json_t *answer, const char *address, bool identitie
 		       struct arena *arena, struct jmap_folders *ret, struct problem *p)
 {
 	struct jmap_folders f = { 0 };
-	json_t *mailboxes, *found = NULL;
+	json_t *mailboxes = NULL, *found = NULL;
 	int r = jmap_find(answer, "Mailbox/get", "m", &mailboxes, p);
 
 	if (r == LAPSE_OK && identities)

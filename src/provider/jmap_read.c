@@ -205,7 +205,7 @@ static int find_both(const json_t *answer, json_t **query, json_t **get, struct 
 int jmap_parse_list(const json_t *answer, int64_t limit, struct arena *arena, struct jmap_list *ret,
 		    struct problem *p)
 {
-	json_t *query, *get, *id;
+	json_t *query = NULL, *get = NULL, *id;
 	struct jmap_list l = { 0 };
 	size_t i;
 	int r = find_both(answer, &query, &get, p);

@@ -43,7 +43,7 @@ void registry_build_domain(struct buf *b, const char *domain)
 int registry_parse_domain(const json_t *answer, const char *domain, struct arena *arena,
 			  const char **ret_id, struct problem *p)
 {
-	json_t *query, *get, *entry;
+	json_t *query = NULL, *get = NULL, *entry;
 	size_t i;
 	int r = jmap_find(answer, "x:Domain/query", "q", &query, p);
 
@@ -163,21 +163,21 @@ void registry_build_find(struct buf *b, const char *local, const char *domain_id
 	jmap_end(b);
 }
 
-static bool is_whole(const json_t *query)
+/* Whether all that were found are in the list: only then can one be missed. */
+static bool is_whole(const json_t *query, const json_t *list)
 {
-	const json_t *ids = json_object_get(query, "ids"), *total;
+	const json_t *ids = json_object_get(query, "ids"), *total = json_object_get(query, "total");
+	const size_t n = json_array_size(ids);
 
-	total = json_object_get(query, "total");
-	return json_is_array(ids) &&
-	       (json_is_integer(total)
-			? json_integer_value(total) <= (json_int_t)json_array_size(ids)
-			: json_array_size(ids) < FOUND_MAX);
+	return json_is_array(ids) && json_array_size(list) >= n &&
+	       (json_is_integer(total) ? json_integer_value(total) <= (json_int_t)n
+				       : !total && n < FOUND_MAX);
 }
 
 int registry_parse_found(const json_t *answer, bool is_find, const char *address,
 			 struct arena *arena, const char **ret_id, struct problem *p)
 {
-	json_t *query = NULL, *get, *entry;
+	json_t *query = NULL, *get = NULL, *entry;
 	size_t i;
 	int r = is_find ? jmap_find(answer, "x:Account/query", "q", &query, p) : LAPSE_OK;
 
@@ -185,20 +185,21 @@ int registry_parse_found(const json_t *answer, bool is_find, const char *address
 		r = jmap_find(answer, "x:Account/get", "g", &get, p);
 	if (r < 0)
 		return r;
-	if (!json_is_array(json_object_get(get, "list")))
+	const json_t *list = json_object_get(get, "list");
+	if (!json_is_array(list))
 		return nonsense(p, "no list of accounts");
-	json_array_foreach (json_object_get(get, "list"), i, entry) {
+	json_array_foreach (list, i, entry) {
 		const char *is = json_string_value(json_object_get(entry, "emailAddress"));
 		const char *id = json_string_value(json_object_get(entry, "id"));
 		const char *type = json_string_value(json_object_get(entry, "@type"));
-		if (!is || !id || !jmap_id_is_valid(id))
-			return nonsense(p, "an account without id or address");
-		if (strcasecmp(is, address) == 0 && type && strcmp(type, "User") == 0) {
+		if (!is || !type || !id || !jmap_id_is_valid(id))
+			return nonsense(p, "an account without id, type or address");
+		if (strcasecmp(is, address) == 0 && strcmp(type, "User") == 0) {
 			*ret_id = arena_strdup(arena, id);
 			return LAPSE_OK;
 		}
 	}
-	if (is_find && !is_whole(query))
+	if (is_find && !is_whole(query, list))
 		return problem_set(p, LAPSE_EUPSTREAM, NULL,
 				   "the mail server did not list all accounts of that name");
 	*ret_id = NULL;

@@ -20,6 +20,7 @@ import dataclasses
 import datetime
 import itertools
 import json
+import random
 import socket
 import struct
 import threading
@@ -110,6 +111,32 @@ def problem(status, detail):
                   "application/problem+json")
 
 
+def mutated(body, seed):
+    """The JSON with one of its values gone or of another type."""
+    try:
+        tree = json.loads(body)
+    except ValueError:
+        return body
+    places = []
+
+    def walk(node):
+        for key in (node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()):
+            places.append((node, key))
+            walk(node[key])
+
+    walk(tree)
+    chance = random.Random(seed)
+    if not places:
+        return b"7"
+    node, key = chance.choice(places)
+    others = [v for v in (None, 7, "x", [], {}, True, ["x"], 1e300) if type(v) is not type(node[key])]
+    if chance.random() < 0.3:
+        del node[key]
+    else:
+        node[key] = chance.choice(others)
+    return json.dumps(tree).encode()
+
+
 class Stalwart:
     def __init__(self, generation="rest", domains=("example.test",), port=0, delay_ms=0, tls=None):
         self.generation, self.domains = generation, list(domains)
@@ -159,7 +186,8 @@ class Stalwart:
 
     def fault(self, where, kind, times=1, skip=0, **options):
         """The next `times` matching requests (None = all) fail: kind is status, reset, act_then_reset, close,
-        act_then_close, hang, act_then_hang, trickle, giant, redirect, or delay (which does the work after `ms`)."""
+        act_then_close, hang, act_then_hang, trickle, giant, redirect, mutate (the
+        true answer, with one value of another type, by `seed`), or delay (which does the work after `ms`)."""
         self.faults.append(Fault(where, kind, times, skip, options))
 
     def clear(self):
@@ -238,6 +266,12 @@ class Stalwart:
         if fault.kind == "delay":
             await asyncio.sleep(o["ms"] / 1000)
             self._write(writer, request, self._answer(request))
+            await writer.drain()
+            return True
+        if fault.kind == "mutate":
+            answer = self._answer(request)
+            answer.body = mutated(answer.body, o["seed"])
+            self._write(writer, request, answer)
             await writer.drain()
             return True
         if fault.kind.startswith("act_then_"):

@@ -186,6 +186,29 @@ def test_delete_fails_while_looking(registry, failure, where):
         assert d.wait(1)["err"] == "EUPSTREAM"
 
 
+@pytest.mark.parametrize("op", ("create", "delete", "list", "get", "send"))
+def test_answers_with_one_thing_wrong(server, op):
+    """Whatever single value of an answer is missing or of another type: nothing crashes, no account that lives
+    counts as gone, none that was made counts as not made."""
+    with drive(server) as d:
+        for seed in range(200):
+            server.accounts.clear()
+            server.clear()
+            server.add(B, SECRET)
+            if op != "create":
+                server.add(A, SECRET).deliver(subject="x", textBody=[part("1", "text/plain")],
+                                              bodyValues={"1": {"value": "text"}})
+            server.fault("/", "mutate", skip=seed % 5, seed=seed)
+            known = f"jmap:{server.accounts[A].id}" if op == "delete" and seed % 2 else ""
+            answer = d(op, **as_a(account=known, to=[B], text="x", id="M1"))
+            if op == "delete" and answer["err"] == "OK":
+                assert A not in server.accounts, f"seed {seed}: it lives"
+            if op == "create" and A in server.accounts:
+                assert answer["err"] == "OK" or answer["unknown"], f"seed {seed}: {answer}"
+            if op == "create" and answer["err"] == "OK":
+                assert A in server.accounts
+
+
 @pytest.mark.parametrize("error", ("unsupported", "assertFailed", "other", "fieldMissing", "missingParameter"))
 def test_errors_that_come_as_200(rest, error):
     body = json.dumps({"error": error, "details": "no", "reason": None})
