@@ -7,6 +7,7 @@
 
 #include "engine/call.h"
 #include "engine/deadletter.h"
+#include "engine/follow.h"
 #include "mailbox/mailbox.h"
 #include "provider/local.h"
 #include "unit.h"
@@ -438,8 +439,9 @@ static void hold(struct rig *r, int64_t id, lapse_ms until)
 {
 	side_run(r->world,
 		 "INSERT INTO holds (id, owner, tbl, key, ref, reason, until, placed_at) VALUES "
-		 "(%" PRId64 ", 'owner', 'mailboxes', 'k', %" PRId64 ", 'r', %" PRId64 ", 0)",
-		 id, id, until);
+		 "(%" PRId64 ", 'owner', 'mailboxes', 'k%" PRId64 "', %" PRId64 ", 'r', %" PRId64
+		 ", 0)",
+		 id, id, id, until);
 }
 
 /* A held one is over for its callers, but nothing of it goes. */
@@ -509,6 +511,49 @@ static void a_dry_run_only_tells(void **state)
 	assert_string_equal(before, after);
 	free(before);
 	free(after);
+	arena_done(&arena);
+}
+
+static void count_settled(struct cleanup_follower *f)
+{
+	(void)f;
+}
+
+/* Who asked for a sweep learns what became of the deletions it started, and of no others. */
+static void a_follower_sees_how_deletions_end(void **state)
+{
+	struct rig *r = *state;
+	struct cleanup_follower f = { .settled = count_settled };
+	struct sweep w;
+	struct arena arena;
+
+	arena_init(&arena);
+	for (int i = 0; i < 3; i++)
+		hold(r, create(r, NULL, TTL, &arena).id, LAPSE_NEVER);
+	create(r, "other", TTL, &arena);
+	pass_deadline(r);
+	tick_until_idle(r->world); /* takes the other one only */
+	side_run(r->world, "DELETE FROM holds");
+	follower_init(&r->world->engine, &f);
+	sweep_init(&w, &r->world->engine, "mailboxes", false);
+	w.follower = &f;
+	for (bool more = true; more;)
+		assert_int_equal(sweep_slice(&w, &more), LAPSE_OK);
+	assert_int_equal(f.targets.count, 3);
+	tick_until_idle(r->world);
+	assert_int_equal(r->outside.count, 4);
+	answer(r, LAPSE_OK); /* of the other one */
+	assert_int_equal(f.targets.count, 3);
+	answer(r, LAPSE_OK);
+	r->world->settings.mailbox_cleanup_max_retries = 1;
+	answer(r, LAPSE_EUPSTREAM);
+	r->world->settings.mailbox_cleanup_max_retries = 3;
+	answer(r, LAPSE_EUPSTREAM);
+	assert_int_equal(f.targets.count, 0);
+	assert_int_equal(f.cleaned, 1);
+	assert_int_equal(f.dead, 1);
+	assert_int_equal(f.failed, 1);
+	follower_done(&f);
 	arena_done(&arena);
 }
 
@@ -610,6 +655,7 @@ int main(void)
 		OUTSIDE(a_hold_keeps_the_account),
 		OUTSIDE(the_grace_after_a_restore_holds_for_looks_too),
 		OUTSIDE(a_dry_run_only_tells),
+		OUTSIDE(a_follower_sees_how_deletions_end),
 		OUTSIDE(a_thousand_deadlines_at_once),
 		cmocka_unit_test_setup_teardown(local_mail_goes_with_its_mailbox, setup_local,
 						teardown),
