@@ -20,7 +20,6 @@ from mailrig import CREATION, DELETION, DOMAIN, GENERATIONS, Rig, stalwart
 
 RACES = int(os.environ.get("LAPSE_RACES", "100"))
 TIMEOUT_MS = 400
-SHORT_MS = 40  # a lifetime that a test waits for
 LONG_MS = 3_600_000
 
 
@@ -37,6 +36,8 @@ def rig(start, server):
 
 
 def expire(rig, box):
+    """Its time is up now, and not before the test has prepared what follows."""
+    rig.api.post(f"/v1/mailboxes/{box['id']}/renew", {"ttl_ms": 1}).ok()
     wait_until(lambda: rig.get(box)["status"] == "expired", what="its end")
 
 
@@ -64,7 +65,7 @@ BROKEN = {
 @pytest.mark.parametrize("mode", BROKEN)
 def test_a_deletion_that_fails_is_tried_again(rig, server, mode):
     kind, options = BROKEN[mode]
-    box = rig.create(ttl_ms=SHORT_MS)
+    box = rig.create(ttl_ms=LONG_MS)
     server.fault(DELETION[server.generation], kind, times=None, **options)
     expire(rig, box)
     rig.settled(box, 1, 1)
@@ -80,7 +81,7 @@ def test_a_deletion_that_fails_is_tried_again(rig, server, mode):
 
 
 def test_a_bare_404_of_unknown_origin_never_means_gone(rig, server):
-    box = rig.create(ttl_ms=SHORT_MS)
+    box = rig.create(ttl_ms=LONG_MS)
     server.fault("/", "status", times=None, status=404, content_type="text/plain")
     expire(rig, box)
     rig.settled(box, 1, 1)
@@ -96,7 +97,7 @@ def test_a_bare_404_of_unknown_origin_never_means_gone(rig, server):
 
 @pytest.mark.parametrize("mode", ["act_then_reset", "act_then_hang"])
 def test_a_deletion_that_was_done_and_not_answered_is_done(rig, server, mode):
-    box = rig.create(ttl_ms=SHORT_MS)
+    box = rig.create(ttl_ms=LONG_MS)
     server.fault(DELETION[server.generation], mode)
     expire(rig, box)
     rig.settled(box, 1, 1)
@@ -106,7 +107,7 @@ def test_a_deletion_that_was_done_and_not_answered_is_done(rig, server, mode):
 
 
 def test_a_server_that_is_down_for_good_makes_dead_letters(rig, server):
-    boxes = [rig.create(ttl_ms=SHORT_MS) for _ in range(5)]
+    boxes = [rig.create(ttl_ms=LONG_MS) for _ in range(5)]
     server.fault("/", "reset", times=None)
     for box in boxes:
         expire(rig, box)
@@ -125,7 +126,7 @@ def test_a_server_that_is_down_for_good_makes_dead_letters(rig, server):
 
 
 def test_at_most_ten_retries_a_sweep(rig, server):
-    boxes = [rig.create(ttl_ms=SHORT_MS) for _ in range(12)]
+    boxes = [rig.create(ttl_ms=LONG_MS) for _ in range(12)]
     server.fault(DELETION[server.generation], "status", times=None, status=502)
     for box in boxes:
         expire(rig, box)
@@ -232,7 +233,7 @@ def test_a_client_that_goes_away_stops_nothing(rig, server):
 
 def test_a_stop_while_accounts_are_made_and_deleted(rig, server):
     """The daemon ends in time; the next start settles what was left open."""
-    over = rig.create(ttl_ms=SHORT_MS)
+    over = rig.create(ttl_ms=LONG_MS)
     server.fault(DELETION[server.generation], "hang")
     expire(rig, over)
     server.fault(CREATION[server.generation], "act_then_hang")
@@ -377,7 +378,7 @@ def test_passwords_are_nowhere_to_be_read(rig, server):
 
 
 def test_an_expired_mailbox_keeps_no_password(rig, server):
-    box = rig.create(ttl_ms=SHORT_MS)
+    box = rig.create(ttl_ms=LONG_MS)
     expire(rig, box)
     assert rig.row(box)["secret"] == ""
     rig.settled(box, 0)

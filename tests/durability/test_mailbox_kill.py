@@ -176,11 +176,13 @@ DELETION_STEPS = {
 def test_killed_while_an_account_is_deleted(world, server, way, step):
     world.rig.start()
     with world.rig.wire() as wire:
-        box = wire.post("/v1/mailboxes", {"ttl_ms": 50 if way == "expiry" else LONG_MS}).json()
+        box = wire.post("/v1/mailboxes", {"ttl_ms": LONG_MS}).json()
         server.fault(DELETE[server.generation], DELETION_STEPS[step], times=None)
         before = server.seen(DELETE[server.generation])
         if way == "delete":
             wire.send("DELETE", f"/v1/mailboxes/{box['id']}")
+        else:
+            wire.post(f"/v1/mailboxes/{box['id']}/renew", {"ttl_ms": 1})
         wait_until(lambda: server.seen(DELETE[server.generation]) > before, 10, "the server is asked")
     world.rig.kill()
     world.check()
