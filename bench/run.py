@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import agent_rows  # noqa: E402
 import fleets  # noqa: E402
+import mailbox_rows  # noqa: E402
 import profile_post  # noqa: E402
 import rows as message_rows  # noqa: E402
 import stores  # noqa: E402
@@ -30,7 +31,7 @@ from servers import BenchError, Load  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 DISK_FREE_MIN = 4 << 30
 #: name → function, in the order they run
-ROWS = {**message_rows.ROWS, **agent_rows.ROWS}
+ROWS = {**message_rows.ROWS, **agent_rows.ROWS, **mailbox_rows.ROWS}
 
 
 @dataclasses.dataclass
@@ -49,11 +50,13 @@ class Scale:
     prune_max_s: int = 600
     agents: int = 1_000_000
     silence_s: int = 12  # what evicts an agent, where a row waits for it
+    mailboxes: int = 100_000
     redis_lag_s: int = 60  # how long Redis is given to notice, all rounds together
 
 
 QUICK = Scale(rounds=1, warm_s=0.3, seconds=1.5, quiet_s=2, counted=1000, live_many=100_000,
-              due_many=100_000, prune_max_s=120, agents=100_000, silence_s=8, redis_lag_s=20)
+              due_many=100_000, prune_max_s=120, agents=100_000, silence_s=8,
+              mailboxes=5000, redis_lag_s=20)
 
 
 class Bench:

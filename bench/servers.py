@@ -84,7 +84,7 @@ class Lapse(Server):
 
     name = "lapse"
 
-    def __init__(self, binary, directory, fake_time=None, tool=(), settings=()):
+    def __init__(self, binary, directory, fake_time=None, tool=(), settings=(), env=None):
         super().__init__(directory)
         if tool:
             self.ready_max_s = 10 * START_MAX_S
@@ -92,7 +92,7 @@ class Lapse(Server):
                    "--message-sweep-ms", str(DAY_MS), "--housekeeping-sweep-ms", str(DAY_MS),
                    "--agent-sweep-ms", str(DAY_MS), *settings]
         start = time.monotonic()
-        self.start(command, faked(fake_time), stdout=subprocess.PIPE)
+        self.start(command, {**faked(fake_time), **(env or {})}, stdout=subprocess.PIPE)
         self.address = self.await_ready()
         self.ready_s = time.monotonic() - start  # from its start to the line that says so
 

@@ -30,6 +30,7 @@ enum json_kind {
 	FIELD_TIME,   /* lapse_ms, from an ISO 8601 text */
 	FIELD_OBJECT, /* json_t *: an object, borrowed from the body */
 	FIELD_IDS,    /* json_t *: an array of distinct client ids; min and max are its length */
+	FIELD_TEXTS,  /* json_t *: a string, or an array of strings; min and max are their number */
 	FIELD_HEXES,  /* json_t *: an array of our own ids; min and max are its length */
 };
 

@@ -146,6 +146,25 @@ static int decode_array(json_t *v, const struct json_field *f, void *member, str
 	return LAPSE_OK;
 }
 
+static int decode_texts(json_t *v, const struct json_field *f, void *member, struct problem *p)
+{
+	size_t n = json_is_string(v) ? 1 : json_array_size(v), i;
+	json_t *item;
+
+	if (!json_is_string(v) && !json_is_array(v))
+		return wrong(p, f, "must be a string or an array of strings");
+	if ((int64_t)n < f->min || (int64_t)n > f->max)
+		return problem_set(p, LAPSE_EINVAL, f->name,
+				   "%s must have %" PRId64 " to %" PRId64 " entries", f->name,
+				   f->min, f->max);
+	json_array_foreach (v, i, item)
+		if (!json_is_string(item))
+			return problem_set(p, LAPSE_EINVAL, f->name, "%s[%zu] must be a string",
+					   f->name, i);
+	*(json_t **)member = v;
+	return LAPSE_OK;
+}
+
 static int decode_field(json_t *v, const struct json_field *f, void *member, struct problem *p)
 {
 	switch (f->kind) {
@@ -167,6 +186,8 @@ static int decode_field(json_t *v, const struct json_field *f, void *member, str
 			return wrong(p, f, "must be an object");
 		*(json_t **)member = v;
 		return LAPSE_OK;
+	case FIELD_TEXTS:
+		return decode_texts(v, f, member, p);
 	case FIELD_IDS:
 	case FIELD_HEXES:
 		return decode_array(v, f, member, p);

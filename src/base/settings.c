@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/mem.h"
+
+#define PREFIX "LAPSE_" /* of our names in the environment */
 
 #define ROW_INT(name, def, min, max, unit, help)                                                   \
 	{ #name, SETTING_INT, offsetof(struct settings, name), def, NULL, min, max, unit, help },
@@ -212,10 +215,10 @@ static bool env_name_matches(const struct setting *row, const char *name, size_t
 
 static int read_variable(struct settings *s, const char *entry, struct problem *p)
 {
-	const size_t prefix = strlen("LAPSE_");
+	const size_t prefix = strlen(PREFIX);
 	const char *equals = strchr(entry, '=');
 
-	if (strncmp(entry, "LAPSE_", prefix) != 0 || !equals)
+	if (strncmp(entry, PREFIX, prefix) != 0 || !equals)
 		return LAPSE_OK;
 	size_t n = (size_t)(equals - entry);
 	if (is_program_variable(entry, n))
@@ -229,13 +232,78 @@ static int read_variable(struct settings *s, const char *entry, struct problem *
 			   entry);
 }
 
-int settings_read_env(struct settings *s, char *const *env, struct problem *p)
+/* The value of a variable, or NULL; with `row` the one of a setting's own name. */
+static const char *find_variable(char *const *env, const char *name, const struct setting *row)
 {
 	for (; env && *env; env++) {
-		int r = read_variable(s, *env, p);
+		size_t n = strcspn(*env, "=");
+		bool ours = strncmp(*env, PREFIX, strlen(PREFIX)) == 0;
+		if ((*env)[n] != '=')
+			continue;
+		if (row ? ours && env_name_matches(row, *env + strlen(PREFIX), n - strlen(PREFIX))
+			: strlen(name) == n && memcmp(*env, name, n) == 0)
+			return *env + n + 1;
+	}
+	return NULL;
+}
+
+const struct setting_alias SETTING_ALIASES[] = {
+	{ "RELAY_DEFAULT_TTL_MS", "mailbox_default_ttl_ms" },
+	{ "RELAY_MIN_TTL_MS", "mailbox_min_ttl_ms" },
+	{ "RELAY_MAX_TTL_MS", "mailbox_max_ttl_ms" },
+	{ "RELAY_SWEEP_INTERVAL_MS", "mailbox_sweep_ms" },
+	{ "RELAY_SWEEP_BATCH_SIZE", "mailbox_sweep_batch" },
+	{ "RELAY_CLEANUP_MAX_RETRIES", "mailbox_cleanup_max_retries" },
+	{ 0 },
+};
+
+static int read_alias(struct settings *s, char *const *env, const struct setting_alias *a,
+		      struct problem *p)
+{
+	const struct setting *row = find(a->name);
+	const char *value = find_variable(env, a->variable, NULL);
+	const char *own = find_variable(env, NULL, row);
+
+	if (!value)
+		return LAPSE_OK;
+	if (own && strcmp(own, value) != 0)
+		return problem_set(p, LAPSE_EINVAL, a->name,
+				   "environment: %s is %.40s, but LAPSE_… says that %s is %.40s: "
+				   "set one of them",
+				   a->variable, value, a->name, own);
+	int r = set_row(s, row, value, p);
+	return r < 0 ? blame(p, r, a->variable, 0) : LAPSE_OK;
+}
+
+int settings_read_env(struct settings *s, char *const *env, struct problem *p)
+{
+	for (char *const *e = env; e && *e; e++) {
+		int r = read_variable(s, *e, p);
 		if (r < 0)
 			return r;
 	}
+	for (const struct setting_alias *a = SETTING_ALIASES; a->variable; a++) {
+		int r = read_alias(s, env, a, p);
+		if (r < 0)
+			return r;
+	}
+	return LAPSE_OK;
+}
+
+int settings_check(const struct settings *s, struct problem *p)
+{
+	const char *why;
+
+	if (s->mailbox_min_ttl_ms > s->mailbox_default_ttl_ms ||
+	    s->mailbox_default_ttl_ms > s->mailbox_max_ttl_ms)
+		return problem_set(p, LAPSE_EINVAL, "mailbox_default_ttl_ms",
+				   "mailbox_default_ttl_ms: %" PRId64
+				   " must lie between mailbox_min_ttl_ms (%" PRId64
+				   ") and mailbox_max_ttl_ms (%" PRId64 ")",
+				   s->mailbox_default_ttl_ms, s->mailbox_min_ttl_ms,
+				   s->mailbox_max_ttl_ms);
+	if (!host_is_valid(s->mailbox_domain, &why))
+		return problem_set(p, LAPSE_EINVAL, "mailbox_domain", "mailbox_domain: %s", why);
 	return LAPSE_OK;
 }
 
@@ -332,6 +400,8 @@ int settings_load(struct settings *s, int argc, char *const *argv, char *const *
 		r = settings_read_env(s, env, p);
 	if (r == LAPSE_OK)
 		r = settings_read_flags(s, argc, argv, p);
+	if (r == LAPSE_OK)
+		r = settings_check(s, p);
 	return r;
 }
 

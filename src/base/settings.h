@@ -59,6 +59,16 @@
 	X(INT, tokens_max, 10000, 1, 1000000, "tokens", "tokens that may exist at once; more are 429") \
 	X(INT, backup_keep, 7, 1, 10000, "files", "newest backups that are kept")                   \
 	X(INT, cleanup_max_attempts, 3, 1, 1000, "attempts", "attempts at a deletion outside before it is a dead letter") \
+	X(INT, mailbox_default_ttl_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "lifetime of a mailbox that asks for none") \
+	X(INT, mailbox_min_ttl_ms, 300000, 1, 100 * YEAR_MS, "ms", "the shortest lifetime a mailbox may ask for") \
+	X(INT, mailbox_max_ttl_ms, 7 * DAY_MS, 1, 100 * YEAR_MS, "ms", "the longest lifetime a mailbox may ask for") \
+	X(INT, mailbox_sweep_ms, 300000, 10, DAY_MS, "ms", "pause between two sweeps of mailboxes") \
+	X(INT, mailbox_sweep_batch, 50, 1, 10000, "mailboxes", "that one sweep lets expire at most; deadlines take all") \
+	X(INT, mailbox_cleanup_max_retries, 3, 1, 1000, "attempts", "attempts, in all, to delete a mail account before it is a dead letter") \
+	X(INT, mailbox_keep_expired_ms, 30 * DAY_MS, 1, 100 * YEAR_MS, "ms", "how long an expired mailbox can be looked up") \
+	X(INT, mailboxes_max, 1000000, 1, 100000000, "mailboxes", "live mailboxes that may exist at once; more are 429") \
+	X(INT, mailbox_unread_max, 10000, 1, 1000000000, "mails", "unread mails a mailbox of the provider local may have; more are 429") \
+	X(TEXT, mailbox_domain, "lapse.local", 1, 253, "domain", "of addresses that ask for none") \
 	X(TEXT, mailbox_provider, "local", 1, 16, "name", "where mailboxes live: local or stalwart") \
 	X(TEXT, stalwart_url, "", 0, 512, "url", "of the mail server: https://HOST or https://HOST:PORT") \
 	X(SECRET, stalwart_credentials, "", 0, 1024, "secret", "of its administrator: user:password, an API key, or @PATH of a file with it") \
@@ -103,6 +113,13 @@ int settings_set(struct settings *s, const char *name, const char *value, struct
 /* Reads `name = value` lines; empty lines and lines that start with # are skipped. */
 int settings_read_file(struct settings *s, const char *path, struct problem *p);
 
+/* Other names of some settings in the environment, from where they had them first. Given under both
+ * names, a setting must have one value. */
+struct setting_alias {
+	const char *variable, *name;
+};
+extern const struct setting_alias SETTING_ALIASES[]; /* ends with a row without a name */
+
 /* Takes LAPSE_… from the environment. LAPSE_CONFIG, LAPSE_URL and LAPSE_TOKEN belong to the
  * programs themselves; any other unknown LAPSE_ name is an error. */
 int settings_read_env(struct settings *s, char *const *env, struct problem *p);
@@ -111,7 +128,10 @@ int settings_read_env(struct settings *s, char *const *env, struct problem *p);
  * name. --config FILE is skipped: the caller has read it already. */
 int settings_read_flags(struct settings *s, int argc, char *const *argv, struct problem *p);
 
-/* All three sources in their order. */
+/* What no single setting can say: how they fit together. Whoever has set them all asks. */
+int settings_check(const struct settings *s, struct problem *p);
+
+/* All three sources in their order, and settings_check(). */
 int settings_load(struct settings *s, int argc, char *const *argv, char *const *env,
 		  struct problem *p);
 

@@ -14,6 +14,7 @@
 #include "daemon/fetch.h"
 #include "daemon/listen.h"
 #include "http/server.h"
+#include "mailbox/outside.h"
 #include "provider/open.h"
 #include "rooms.h"
 
@@ -305,9 +306,11 @@ static int open_all(struct daemon *d, struct problem *p)
 		r = open_engine(d, p);
 	if (r < 0)
 		return r;
-	if (d->provider)
-		d->engine.provider = d->provider;
-	r = open_server(d, p);
+	d->engine.provider = d->provider;
+	if (d->provider && d->provider->needs_secret)
+		r = outside_open_key(&d->engine, p);
+	if (r == LAPSE_OK)
+		r = open_server(d, p);
 	if (r == LAPSE_OK)
 		run(d);
 	engine_close(&d->engine);

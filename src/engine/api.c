@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/deadletter.h"
+#include "engine/follow.h"
 #include "engine/hold.h"
 #include "engine/token.h"
 #include "store/backup.h"
@@ -41,7 +42,9 @@ int matrix_api_get(struct call *c)
 	return call_work(c, matrix_work, matrix_finish);
 }
 
-/* POST /v1/sweep/{scheduler}: the answer waits until the sweep has ended. */
+/* POST /v1/sweep/{scheduler}: the answer waits until the sweep has ended, and then for the
+ * deletions outside that it started, until they have settled or this time is over. */
+#define SETTLE_MAX_MS 60000
 
 struct sweep_query {
 	bool dry_run;
@@ -55,6 +58,8 @@ const struct json_field SWEEP_QUERY[] = {
 
 struct sweep_state {
 	struct sweep_request request;
+	struct cleanup_follower follower;
+	const char *wait_key; /* what its settling wakes */
 	struct call *call;
 	int err;
 	bool done;
@@ -71,8 +76,27 @@ static void sweep_done(struct sweep_request *r, int err, const struct sweep *res
 	s->call->wake(s->call);
 }
 
-static void write_sweep(const struct engine *e, const struct sweep *w, struct buf *out)
+static void deletion_settled(struct cleanup_follower *f)
 {
+	struct sweep_state *s = CONTAINER_OF(f, struct sweep_state, follower);
+
+	if (f->targets.count == 0)
+		wait_wake(&s->call->engine->waits, s->wait_key);
+}
+
+static void write_outside(const struct sweep_state *s, struct buf *out)
+{
+	json_put_int(out, "expired", s->result.outside.expired);
+	json_put_int(out, "retried", s->result.outside.retried);
+	json_put_int(out, "cleaned", s->result.outside.cleaned + s->follower.cleaned);
+	json_put_int(out, "failed", s->follower.failed);
+	json_put_int(out, "dead_letters", s->follower.dead);
+}
+
+static void write_sweep(const struct engine *e, const struct sweep_state *s, struct buf *out)
+{
+	const struct sweep *w = &s->result;
+
 	json_begin(out, '{');
 	json_put_text(out, "scheduler", w->scheduler);
 	json_put_bool(out, "dry_run", w->dry_run);
@@ -84,18 +108,26 @@ static void write_sweep(const struct engine *e, const struct sweep *w, struct bu
 			json_put_int(out, e->bounds[i]->table, w->pruned[i]);
 	json_end(out, '}');
 	json_put_int(out, "duration_ms", (w->ended - w->started) / 1000);
+	if (schedule_find(e, w->scheduler)->def->outside)
+		write_outside(s, out);
 	json_end(out, '}');
 }
 
 static int sweep_finish(struct call *c)
 {
-	const struct sweep_state *s = c->state;
+	struct sweep_state *s = c->state;
+	lapse_ms left = call_wait_left(c, SETTLE_MAX_MS);
 
+	if (s->done && s->err == LAPSE_OK && s->follower.targets.count > 0 && left > 0) {
+		c->next = sweep_finish;
+		return call_park(c, s->wait_key, left);
+	}
+	follower_done(&s->follower);
 	if (!s->done)
 		return LAPSE_EUNAVAILABLE;
 	if (s->err < 0)
 		return s->err;
-	write_sweep(c->engine, &s->result, &c->reply);
+	write_sweep(c->engine, s, &c->reply);
 	return LAPSE_OK;
 }
 
@@ -114,11 +146,15 @@ int sweep_api_run(struct call *c)
 	s->call = c;
 	s->request.dry_run = query.dry_run;
 	s->request.done = sweep_done;
+	s->request.follower = &s->follower;
+	s->follower.settled = deletion_settled;
+	s->wait_key = arena_printf(&c->arena, "sweep/%p", (void *)s);
 	list_init(&s->request.link);
 	r = schedule_request(c->engine, scheduler, &s->request);
 	if (r < 0)
 		return problem_set(&c->problem, r, NULL, "too many sweeps of %s are waiting",
 				   scheduler->def->name);
+	follower_init(c->engine, &s->follower);
 	return call_await(c, sweep_finish);
 }
 

@@ -9,8 +9,11 @@
  *   CALL_WAIT    after call_park(), call_await() or call_work(): the same handler, or the given
  *                one, runs again in a later transaction and must check again what it relied on
  *   CALL_AGAIN   commit what was done so far, and run the handler again in the next turn
+ *   CALL_NEEDS_WRITE  from a handler in a read transaction, when there is something to write after
+ *                all: nothing was done, it runs again in a write transaction
  *   CALL_NEEDS_TX  from a route's quick handler, which has no transaction: nothing was done, the
  *                ordinary handler is to run
+ *
  * What must survive from one run to the next is in `state`, allocated from the call's arena.
  */
 #ifndef LAPSE_ENGINE_CALL_H
@@ -21,7 +24,7 @@
 #include "engine/engine.h"
 #include "engine/tx.h"
 
-enum { CALL_WAIT = 1, CALL_AGAIN = 2, CALL_NEEDS_TX = 3 };
+enum { CALL_WAIT = 1, CALL_AGAIN = 2, CALL_NEEDS_TX = 3, CALL_NEEDS_WRITE = 4 };
 
 #define CALL_PARAMS_MAX 4
 #define CALL_QUERY_MAX 16

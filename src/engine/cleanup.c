@@ -9,12 +9,19 @@
 
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "engine/follow.h"
 #include "engine/tx.h"
 
 #define FILES_AT_ONCE 8
 #define TAKE_MS INT64_C(60000)   /* a taken one is not taken again before, after a crash */
 #define RETRY_MS INT64_C(10000)  /* pause after the first failure; it grows with each */
 #define LOOK_US INT64_C(5000000) /* between two looks when nothing calls for one */
+
+/* While others want the store, outcomes gather and are written together, since each transaction
+ * adds to what the next sync of theirs has to carry: the next ones are written after so many times
+ * as long as the last ones took. */
+#define GATHER_FACTOR 32
+#define GATHER_MAX_US INT64_C(50000)
 
 static int remove_file(const char *data_dir, const char *target, char *why, size_t size)
 {
@@ -43,6 +50,7 @@ void cleaner_init(struct cleaner *c, const struct cleanup_kind *const *kinds)
 {
 	*c = (struct cleaner){ 0 };
 	list_init(&c->settled);
+	list_init(&c->followers);
 	for (; *kinds; kinds++) {
 		assert(c->kinds_count < CLEANUP_KINDS_MAX);
 		assert((*kinds)->running_max <= CLEANUP_RUNNING_MAX);
@@ -127,7 +135,7 @@ static const struct db_stmt FIND_DEAD = {
 static const struct db_stmt ADD = {
 	"INSERT INTO cleanups (id, owner, kind, target, state, attempts, next_at, created_at, "
 	"error) "
-	"VALUES ($1, $2, $3, $4, 1, 0, $5, $5, '') "
+	"VALUES ($1, $2, $3, $4, 1, 0, $5, $6, '') "
 	"ON CONFLICT (kind, target) DO UPDATE SET state = 1, attempts = 0, "
 	"next_at = excluded.next_at WHERE cleanups.state = -1"
 };
@@ -141,8 +149,8 @@ static int revives_dead(struct tx *tx, const struct cleanup_kind *kind, const ch
 	return db_step(&q);
 }
 
-int cleanup_add(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
-		const char *target)
+int cleanup_add_at(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
+		   const char *target, lapse_ms at)
 {
 	int dead = tx->engine->cleaner.dead > 0 ? revives_dead(tx, kind, target) : 0;
 
@@ -153,11 +161,18 @@ int cleanup_add(struct tx *tx, const char *owner, const struct cleanup_kind *kin
 	db_bind_text(&q, 2, owner);
 	db_bind_text(&q, 3, kind->name);
 	db_bind_text(&q, 4, target);
-	db_bind_int(&q, 5, tx->now);
+	db_bind_int(&q, 5, at);
+	db_bind_int(&q, 6, tx->now);
 	cleaner_look_now(tx);
 	if (dead > 0)
 		cleaner_count_dead(tx, -1);
 	return db_run(&q);
+}
+
+int cleanup_add(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
+		const char *target)
+{
+	return cleanup_add_at(tx, owner, kind, target, tx->now);
 }
 
 static const struct db_stmt RETRY = {
@@ -233,17 +248,20 @@ static int take(struct tx *tx, const struct cleaner_kind *k, struct list *taken)
 	return r;
 }
 
-/* Pending intents are rare: a look that finds none must not open a write transaction. */
-static bool has_pending(struct engine *e, const struct cleanup_kind *kind)
+/* Pending intents are rare: a look that finds none must not open a write transaction. Gives the
+ * milliseconds until one is due; 0 = now, LAPSE_NEVER = none is. */
+static lapse_ms until_pending(struct engine *e, const struct cleanup_kind *kind)
 {
-	static const struct db_stmt ANY = {
-		"SELECT 1 FROM cleanups WHERE state = 1 AND kind = $1 AND next_at <= $2 LIMIT 1"
+	static const struct db_stmt FIRST = {
+		"SELECT min(next_at) FROM cleanups WHERE state = 1 AND kind = $1"
 	};
-	struct db_query CLEANUP(db_finish) q = db_query(e->db, &ANY);
+	struct db_query CLEANUP(db_finish) q = db_query(e->db, &FIRST);
 
 	db_bind_text(&q, 1, kind->name);
-	db_bind_int(&q, 2, clock_wall(e->clock));
-	return db_step(&q) > 0;
+	if (db_step(&q) <= 0 || db_is_null(&q, 0) || db_int(&q, 0) == LAPSE_NEVER)
+		return LAPSE_NEVER;
+	lapse_ms in = time_sub(db_int(&q, 0), clock_wall(e->clock));
+	return in > 0 ? in : 0;
 }
 
 static int take_in_transaction(struct engine *e, const struct cleaner_kind *k, struct list *taken)
@@ -263,8 +281,10 @@ static void take_due(struct engine *e, struct cleaner_kind *k)
 {
 	struct list taken;
 
-	k->look_again = clock_mono(e->clock) + LOOK_US;
-	if (!has_pending(e, k->kind))
+	lapse_ms in = until_pending(e, k->kind);
+	k->look_again =
+		clock_mono(e->clock) + (in < LOOK_US / 1000 && in > 0 ? in * 1000 : LOOK_US);
+	if (in > 0)
 		return;
 	list_init(&taken);
 	if (take_in_transaction(e, k, &taken) < 0) {
@@ -369,6 +389,8 @@ static int write_outcome(struct tx *tx, const struct cleanup *c)
 		r = announce(tx, c, &o);
 	if (r == LAPSE_OK && c->kind->settled)
 		r = c->kind->settled(tx, &o);
+	if (r == LAPSE_OK)
+		follow_settled(tx, c->target, o.state);
 	return r;
 }
 
@@ -381,6 +403,7 @@ static void write_settled(struct engine *e)
 
 	if (list_empty(all))
 		return;
+	lapse_us began = clock_mono(e->clock);
 	int r = tx_begin(&tx, e);
 	for (struct list *l = all->next; r == LAPSE_OK && l != all; l = l->next)
 		r = write_outcome(&tx, CONTAINER_OF(l, struct cleanup, link));
@@ -392,6 +415,21 @@ static void write_settled(struct engine *e)
 		log_message(e->log, LOG_WARN, "cleanup.settle_failed",
 			    "outcomes could not be written and will come again: %s", err_text(r));
 	free_list(all);
+	lapse_us pause = GATHER_FACTOR * (clock_mono(e->clock) - began);
+	e->cleaner.write_after =
+		clock_mono(e->clock) + (pause < GATHER_MAX_US ? pause : GATHER_MAX_US);
+	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
+		e->cleaner.kinds[i].look_again = 0; /* there is room for the next */
+}
+
+/* Until outcomes are to be written; 0 = now. */
+static lapse_us next_write_us(const struct engine *e)
+{
+	lapse_us in = e->cleaner.write_after - clock_mono(e->clock);
+
+	if (list_empty(&e->cleaner.settled))
+		return INT64_MAX;
+	return e->crowded && in > 0 ? in : 0;
 }
 
 void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *why)
@@ -403,7 +441,6 @@ void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *wh
 	list_remove(&c->link);
 	list_append(&e->cleaner.settled, &c->link);
 	k->running_count--;
-	k->look_again = 0; /* there is room for the next */
 }
 
 /* The loop. */
@@ -424,13 +461,15 @@ static lapse_us next_look_us(const struct engine *e, const struct cleaner_kind *
 
 void cleaner_tick(struct engine *e)
 {
-	write_settled(e);
+	if (next_write_us(e) == 0)
+		write_settled(e);
 	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
 		if (next_look_us(e, &e->cleaner.kinds[i]) == 0)
 			take_due(e, &e->cleaner.kinds[i]);
 	for (size_t i = 0; i < e->cleaner.kinds_count; i++)
 		start_taken(e, &e->cleaner.kinds[i]);
-	write_settled(e); /* of a runner that has no loop */
+	if (next_write_us(e) == 0) /* of a runner that has no loop */
+		write_settled(e);
 }
 
 void cleaner_stop(struct engine *e)
@@ -440,7 +479,7 @@ void cleaner_stop(struct engine *e)
 
 lapse_us cleaner_next_us(const struct engine *e)
 {
-	lapse_us next = list_empty(&e->cleaner.settled) ? INT64_MAX : 0;
+	lapse_us next = next_write_us(e);
 
 	for (size_t i = 0; i < e->cleaner.kinds_count; i++) {
 		const struct cleaner_kind *k = &e->cleaner.kinds[i];

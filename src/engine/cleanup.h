@@ -96,8 +96,10 @@ struct cleaner {
 	void *runner_ctx;
 	struct cleaner_kind kinds[CLEANUP_KINDS_MAX];
 	size_t kinds_count;
-	struct list settled; /* struct cleanup whose outcome is not written yet */
-	int64_t dead;        /* dead letters */
+	struct list settled;   /* struct cleanup whose outcome is not written yet */
+	lapse_us write_after;  /* monotonic: not before, while others want the store */
+	int64_t dead;          /* dead letters */
+	struct list followers; /* struct cleanup_follower (engine/follow.h) */
 };
 
 /* Files below the data directory. */
@@ -114,6 +116,10 @@ lapse_us cleaner_next_us(const struct engine *e);
  * pending again. */
 int cleanup_add(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
 		const char *target);
+
+/* The same, not before `at`. */
+int cleanup_add_at(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
+		   const char *target, lapse_ms at);
 
 /* Failed ones of a kind that sweeps retry, oldest first, `max` at most, are tried again now. For
  * each: fn(arg, target), which may be NULL. */

@@ -31,8 +31,9 @@
 #include "store/db.h"
 #include "store/syncer.h"
 
-struct fleet;    /* of the room presence: its memory, nothing to the engine */
-struct provider; /* of the room mailbox: where mailboxes live, nothing to the engine */
+struct fleet;     /* of the room presence: its memory, nothing to the engine */
+struct mailboxes; /* of the room mailbox, the same */
+struct provider;  /* of the room mailbox: where mailboxes live, nothing to the engine */
 
 struct bound_state {
 	int64_t live;   /* rows, as the last commit left them */
@@ -66,6 +67,7 @@ struct engine {
 	struct idgen ids;
 	lapse_ms restored_at; /* 0 = never restored */
 	struct fleet *fleet;
+	struct mailboxes *mailboxes;
 	struct provider *provider; /* set by whoever owns the loop; NULL = the store itself */
 	bool crowded;              /* said by whoever owns the loop: somebody waits for the store */
 

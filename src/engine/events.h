@@ -22,6 +22,12 @@ struct tx;
 	X(AGENT_DELETED, "agent.deleted")                                                          \
 	X(BREAKER_TRIPPED, "breaker.tripped")                                                      \
 	X(BREAKER_RELEASED, "breaker.released")                                                    \
+	X(MAILBOX_CREATED, "mailbox.created")                                                      \
+	X(MAILBOX_RENEWED, "mailbox.renewed")                                                      \
+	X(MAILBOX_EXPIRED, "mailbox.expired")                                                      \
+	X(MAILBOX_CLEANUP_FAILED, "mailbox.cleanup_failed")                                        \
+	X(MAILBOX_DEAD_LETTER, "mailbox.dead_letter")                                              \
+	X(MAILBOX_DELETED, "mailbox.deleted")                                                      \
 	X(HOLD_PLACED, "hold.placed")                                                              \
 	X(HOLD_RELEASED, "hold.released")                                                          \
 	X(CLOCK_JUMPED, "clock.jumped")                                                            \
@@ -29,6 +35,7 @@ struct tx;
 	X(DEAD_LETTER, "cleanup.dead_letter")                                                      \
 	X(HOUSEKEEPING_PRUNED, "housekeeping.lifecycle_pruned")                                    \
 	X(AGENTS_TICK_FAILED, "agents.lifecycle_tick_failed")                                      \
+	X(MAILBOXES_TICK_FAILED, "mailboxes.lifecycle_tick_failed")                                \
 	X(MESSAGES_TICK_FAILED, "messages.lifecycle_tick_failed")                                  \
 	X(HOUSEKEEPING_TICK_FAILED, "housekeeping.lifecycle_tick_failed")
 

@@ -48,7 +48,7 @@ static int find_row(struct tx *tx, const struct hold *h, int64_t *ret_ref, struc
 	const struct bound *b = tx->engine->bounds[i];
 	if (!b->holdable)
 		return problem_set(p, LAPSE_EINVAL, "table", "rows of %s cannot be held", b->table);
-	if (!b->keyed_by_name && !id_parse(h->key, ret_ref))
+	if (!b->keyed_by_name && !(b->parse_key ? b->parse_key : id_parse)(h->key, ret_ref))
 		return problem_set(p, LAPSE_ENOTFOUND, "key", "%s has no row '%.60s'", b->table,
 				   h->key);
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &b->find);

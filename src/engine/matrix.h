@@ -62,7 +62,7 @@ struct bound_memory {
 	 * all its events, counts and effects; *ret_n = how many. *ret_more = it is not done. */
 	int (*prune)(struct sweep *w, struct tx *tx, lapse_us stop, int64_t *ret_n, bool *ret_more);
 
-	/* In the place of the bound's `due`. */
+	/* In the place of the bound's `due`; NULL = that one, on a worker. */
 	void (*due)(const struct engine *e, lapse_ms now, struct due_count *ret);
 	void (*write_metrics)(const struct engine *e, struct buf *out);
 };
@@ -100,6 +100,7 @@ struct bound {
 	 * clients call it, and the row is its id. */
 	struct db_stmt find;
 	bool keyed_by_name;
+	bool (*parse_key)(const char *key, int64_t *ret_id); /* NULL = 16 hex digits */
 
 	/* Keeps the room's own counters in step; rows are sorted by owner and group. May be NULL.
 	 */

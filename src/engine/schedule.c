@@ -232,6 +232,7 @@ static void start(struct engine *e, struct scheduler *s)
 	if (l)
 		s->requests_count--;
 	sweep_init(&s->sweep, e, s->def->name, s->serving && s->serving->dry_run);
+	s->sweep.follower = s->serving ? s->serving->follower : NULL;
 	s->sweep.by_deadline = !l && clock_mono(e->clock) < s->next_at;
 	s->running = true;
 }

@@ -34,6 +34,7 @@ struct scheduler_def {
 	const char *name;
 	size_t interval; /* offset of its setting in struct settings */
 	enum event_kind failed;
+	bool outside; /* its sweeps delete outside, too, and tell of it */
 };
 
 struct scheduler {
@@ -59,6 +60,7 @@ struct scheduler {
 struct sweep_request {
 	struct list link;
 	bool dry_run;
+	struct cleanup_follower *follower; /* of the deletions it starts; may be NULL */
 	void (*done)(struct sweep_request *r, int err, const struct sweep *result);
 };
 

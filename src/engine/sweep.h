@@ -29,6 +29,14 @@ struct sweep {
 
 	int64_t pruned[BOUNDS_MAX];
 	int64_t total;
+	/* Of a scheduler whose rows have something outside. */
+	struct sweep_outside {
+		int64_t expired; /* rows whose time was up */
+		int64_t retried; /* deletions that had failed, tried again */
+		int64_t cleaned; /* of the expired, with nothing outside: done at once */
+	} outside;
+	struct cleanup_follower *follower; /* of whoever waits for the deletions; may be NULL */
+
 	int step_err; /* of a step that failed and was left for the next sweep; others went on */
 };
 

@@ -36,6 +36,11 @@ static void write_schema(struct buf *out, const struct json_field *f)
 	case FIELD_OBJECT:
 		json_put_text(out, "type", "object");
 		break;
+	case FIELD_TEXTS:
+		json_put_raw(out, "oneOf",
+			     "[{\"type\":\"string\"},"
+			     "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}]");
+		break;
 	case FIELD_IDS:
 	case FIELD_HEXES:
 		json_put_text(out, "type", "array");

@@ -44,6 +44,7 @@ struct request {
 	bool suspended;
 	bool counted;     /* among the busy ones */
 	bool close_after; /* do not keep the connection alive */
+	bool writes;      /* a read that has found something to write */
 
 	struct buf body;
 	int64_t dropped;      /* bytes beyond the limit that were read and forgotten */

@@ -8,6 +8,7 @@
 #include "http/openapi.h"
 #include "http/probe.h"
 #include "http/stream.h"
+#include "mailbox/api.h"
 #include "message/api.h"
 #include "presence/api.h"
 
@@ -63,6 +64,31 @@ const struct route ROUTES[] = {
 	{ "GET", "/v1/messages/stats", CALLER_ANY, BODY_NONE, TX_READ, 0,
 	  message_api_stats, PAGE_FIELDS, NULL, &SHAPE_INBOX_PAGE,
 	  "Counts of every inbox", NULL },
+
+	{ "POST", "/v1/mailboxes", CALLER_ANY, BODY_OPTIONAL, TX_WRITE, ROUTE_CREATES | ROUTE_ETAG,
+	  mailbox_api_create, NULL, MAILBOX_CREATE_BODY, &SHAPE_MAILBOX,
+	  "Make a mailbox with a lifetime", NULL },
+	{ "GET", "/v1/mailboxes", CALLER_ANY, BODY_NONE, TX_READ, 0,
+	  mailbox_api_list, MAILBOX_LIST_QUERY, NULL, &SHAPE_MAILBOX_PAGE,
+	  "List mailboxes, newest first", NULL },
+	{ "GET", "/v1/mailboxes/{id}", CALLER_ANY, BODY_NONE, TX_READ, ROUTE_ETAG,
+	  mailbox_api_get, NULL, NULL, &SHAPE_MAILBOX,
+	  "Get a mailbox, expired or not", NULL },
+	{ "DELETE", "/v1/mailboxes/{id}", CALLER_ANY, BODY_NONE, TX_WRITE, 0,
+	  mailbox_api_delete, NULL, NULL, &SHAPE_MAILBOX_DELETED,
+	  "Delete a mailbox and its mail", NULL },
+	{ "POST", "/v1/mailboxes/{id}/renew", CALLER_ANY, BODY_OPTIONAL, TX_WRITE, ROUTE_ETAG,
+	  mailbox_api_renew, NULL, MAILBOX_RENEW_BODY, &SHAPE_MAILBOX,
+	  "Let a mailbox live longer, from now on", NULL },
+	{ "GET", "/v1/mailboxes/{id}/messages", CALLER_ANY, BODY_NONE, TX_READ, 0,
+	  mailbox_api_mails, MAILBOX_MAILS_QUERY, NULL, &SHAPE_MAIL_PAGE,
+	  "List the mail of a mailbox, newest first", NULL },
+	{ "GET", "/v1/mailboxes/{id}/messages/{msg}", CALLER_ANY, BODY_NONE, TX_READ, 0,
+	  mailbox_api_mail, NULL, NULL, &SHAPE_MAIL,
+	  "Read a mail", NULL },
+	{ "POST", "/v1/mailboxes/{id}/send", CALLER_ANY, BODY_JSON, TX_WRITE, ROUTE_CREATES,
+	  mailbox_api_send, NULL, MAILBOX_SEND_BODY, &SHAPE_SENT,
+	  "Send a mail from a mailbox", NULL },
 
 	{ "GET", "/v1/matrix", CALLER_ANY, BODY_NONE, TX_NONE, 0,
 	  matrix_api_get, NULL, NULL, &SHAPE_MATRIX,

@@ -71,6 +71,20 @@ static const struct shape CAPABILITY = { "Capability", FIELDS(
 	TEXT("capability"), INT("count"), { "agents", SHAPE_TEXTS, 0, NULL }) };
 const struct shape SHAPE_CAPABILITY_PAGE = { "CapabilityPage", FIELDS(PAGE(&CAPABILITY)) };
 
+const struct shape SHAPE_MAILBOX = { "Mailbox", FIELDS(
+	TEXT("id"), TEXT("address"), TEXT("username"), TEXT("domain"), TEXT("status"),
+	TIME("created_at"), TIME("expires_at"), { "cleanup", SHAPE_OBJECT, 0, NULL }) };
+const struct shape SHAPE_MAILBOX_PAGE = { "MailboxPage", FIELDS(PAGE(&SHAPE_MAILBOX)) };
+const struct shape SHAPE_MAILBOX_DELETED = { "MailboxDeleted", FIELDS(TEXT("id"), BOOL("deleted")) };
+#define MAIL_HEAD                                                                                  \
+	TEXT("id"), TEXT("from"), { "to", SHAPE_TEXTS, 0, NULL }, { "cc", SHAPE_TEXTS, 0, NULL },  \
+	TEXT("subject"), TEXT("preview"), TIME("received_at"), BOOL("read")
+static const struct shape MAIL_ITEM = { "MailItem", FIELDS(MAIL_HEAD) };
+const struct shape SHAPE_MAIL_PAGE = { "MailPage", FIELDS(PAGE(&MAIL_ITEM)) };
+const struct shape SHAPE_MAIL = { "Mail", FIELDS(
+	MAIL_HEAD, NULLABLE("body", SHAPE_TEXT), NULLABLE("html", SHAPE_TEXT), BOOL("truncated")) };
+const struct shape SHAPE_SENT = { "Sent", FIELDS(TEXT("message_id"), TEXT("status")) };
+
 static const struct shape BOUND = { "Bound", FIELDS(
 	TEXT("table"), TEXT("scheduler"), TEXT("bounded_by"), TEXT("due_when"),
 	NULLABLE("window_ms", SHAPE_INT), { "paths", SHAPE_TEXTS, 0, NULL }, TEXT("safety_rule"),
@@ -79,7 +93,10 @@ static const struct shape BOUND = { "Bound", FIELDS(
 const struct shape SHAPE_MATRIX = { "Matrix", FIELDS(LIST("data", &BOUND)) };
 const struct shape SHAPE_SWEEP = { "Sweep", FIELDS(
 	TEXT("scheduler"), BOOL("dry_run"), INT("pruned"), { "tables", SHAPE_OBJECT, 0, NULL },
-	INT("duration_ms")) };
+	INT("duration_ms"), { "expired", SHAPE_INT, SHAPE_OPTIONAL, NULL },
+	{ "retried", SHAPE_INT, SHAPE_OPTIONAL, NULL }, { "cleaned", SHAPE_INT, SHAPE_OPTIONAL, NULL },
+	{ "failed", SHAPE_INT, SHAPE_OPTIONAL, NULL },
+	{ "dead_letters", SHAPE_INT, SHAPE_OPTIONAL, NULL }) };
 
 const struct shape SHAPE_HOLD = { "Hold", FIELDS(
 	TEXT("table"), TEXT("key"), TEXT("reason"), NULLABLE("until", SHAPE_TIME),

@@ -111,7 +111,8 @@ static void conclude(struct request *r)
 	}
 	if (r->result == CALL_WAIT)
 		return; /* an effect of this very turn has queued it again */
-	if (r->result == CALL_AGAIN)
+	r->writes |= r->result == CALL_NEEDS_WRITE;
+	if (r->result == CALL_AGAIN || r->result == CALL_NEEDS_WRITE)
 		turn_enqueue(r->server, r);
 	else
 		answer(r, r->result);
@@ -282,7 +283,7 @@ static size_t take(struct server *s, enum route_tx kind, struct request *out[TUR
 	for (struct list *l = s->queue.next, *next; l != &s->queue && n < TURN_MAX; l = next) {
 		struct request *r = CONTAINER_OF(l, struct request, link);
 		next = l->next;
-		if (r->route->tx != kind)
+		if ((r->writes ? TX_WRITE : r->route->tx) != kind)
 			continue;
 		list_remove(l);
 		out[n++] = r;

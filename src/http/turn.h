@@ -2,7 +2,8 @@
 /*
  * A turn: the requests that are ready together share one transaction.
  *
- * Reads first, in one read transaction, answered at once; then the writes, each in a step of its
+ * Reads first, in one read transaction, answered at once (one that has found something to write
+ * joins the writes instead); then the writes, each in a step of its
  * own that can be undone alone; then one COMMIT; then the log is synced on the syncer's thread,
  * while the loop reads and parses the next requests; then all the answers. The next turn begins
  * after that, so nobody ever sees what is not durable. That is group commit without a queue, a lock

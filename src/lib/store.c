@@ -184,7 +184,7 @@ static int check_settings(struct lapse_store *s, struct problem *p)
 		return problem_set(p, LAPSE_EINVAL, "sqlite_synchronous",
 				   "sqlite_synchronous: must be full or off, not '%.30s'",
 				   x->sqlite_synchronous);
-	return LAPSE_OK;
+	return settings_check(x, p);
 }
 
 static int take_owner(struct lapse_store *s, struct problem *p)

@@ -66,10 +66,14 @@ struct provider_op {
 	void *state; /* the provider's own, while it is under way */
 };
 
+/* From run() in a read transaction: nothing was done, it has to be a write transaction. */
+enum { PROVIDER_NEEDS_WRITE = 1 };
+
 struct provider {
 	const char *name;
 	bool needs_secret; /* CREATE wants a password in who.secret */
 
+	/* LAPSE_OK = it is over, well or not: see op->err; negative = the store failed. */
 	int (*run)(struct provider *p, struct tx *tx, struct provider_op *op);
 	void (*start)(struct provider *p, struct provider_op *op);
 

@@ -351,6 +351,61 @@ static void help_names_every_setting(void **state)
 	}
 }
 
+static void other_names_of_the_environment(void **state)
+{
+	static char *const alias[] = { "RELAY_DEFAULT_TTL_MS=600000", "RELAY_MIN_TTL_MS=1000",
+				       "RELAY_MAX_TTL_MS=700000",     "RELAY_SWEEP_INTERVAL_MS=20",
+				       "RELAY_SWEEP_BATCH_SIZE=7",    "RELAY_CLEANUP_MAX_RETRIES=4",
+				       "RELAY_SOMETHING_ELSE=x",      NULL };
+	static char *const agree[] = { "RELAY_SWEEP_BATCH_SIZE=7", "LAPSE_MAILBOX_SWEEP_BATCH=7",
+				       NULL };
+	static char *const differ[] = { "LAPSE_MAILBOX_SWEEP_BATCH=8", "RELAY_SWEEP_BATCH_SIZE=7",
+					NULL };
+	static char *const wrong[] = { "RELAY_SWEEP_BATCH_SIZE=0", NULL };
+	struct problem p = { 0 };
+	struct settings s;
+
+	(void)state;
+	settings_init(&s);
+	assert_int_equal(settings_read_env(&s, alias, &p), LAPSE_OK);
+	assert_int_equal(s.mailbox_default_ttl_ms, 600000);
+	assert_int_equal(s.mailbox_min_ttl_ms, 1000);
+	assert_int_equal(s.mailbox_max_ttl_ms, 700000);
+	assert_int_equal(s.mailbox_sweep_ms, 20);
+	assert_int_equal(s.mailbox_sweep_batch, 7);
+	assert_int_equal(s.mailbox_cleanup_max_retries, 4);
+	assert_int_equal(settings_read_env(&s, agree, &p), LAPSE_OK);
+	assert_int_equal(settings_read_env(&s, differ, &p), LAPSE_EINVAL);
+	assert_non_null(strstr(p.message, "RELAY_SWEEP_BATCH_SIZE"));
+	assert_int_equal(settings_read_env(&s, wrong, &p), LAPSE_EINVAL);
+	assert_non_null(strstr(p.message, "RELAY_SWEEP_BATCH_SIZE"));
+	settings_done(&s);
+}
+
+/* min <= default <= max, and a domain that is one. */
+static void how_settings_fit_together(void **state)
+{
+	struct problem p = { 0 };
+	struct settings s;
+
+	(void)state;
+	settings_init(&s);
+	assert_int_equal(settings_check(&s, &p), LAPSE_OK);
+	s.mailbox_min_ttl_ms = s.mailbox_max_ttl_ms = s.mailbox_default_ttl_ms;
+	assert_int_equal(settings_check(&s, &p), LAPSE_OK);
+	s.mailbox_min_ttl_ms++;
+	assert_int_equal(settings_check(&s, &p), LAPSE_EINVAL);
+	s.mailbox_min_ttl_ms = 1;
+	s.mailbox_max_ttl_ms = s.mailbox_default_ttl_ms - 1;
+	assert_int_equal(settings_check(&s, &p), LAPSE_EINVAL);
+	assert_string_equal(p.field, "mailbox_default_ttl_ms");
+	s.mailbox_max_ttl_ms = s.mailbox_default_ttl_ms;
+	assert_int_equal(settings_set(&s, "mailbox_domain", "not a domain", &p), LAPSE_OK);
+	assert_int_equal(settings_check(&s, &p), LAPSE_EINVAL);
+	assert_string_equal(p.field, "mailbox_domain");
+	settings_done(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -370,6 +425,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_refused_value_changes_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(secrets_stay_secret, setup, teardown),
 		cmocka_unit_test(help_names_every_setting),
+		cmocka_unit_test(other_names_of_the_environment),
+		cmocka_unit_test(how_settings_fit_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

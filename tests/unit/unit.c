@@ -274,11 +274,21 @@ char *world_dump(struct world *w, const char *except)
 	return buf_take(&out);
 }
 
+/* What a bound counts, where it is not a table: one table may have several bounds. */
+static const char *rows_of(const char *table)
+{
+	if (strcmp(table, "mailboxes") == 0)
+		return "mailboxes WHERE status IN ('provisioning', 'active')";
+	if (strcmp(table, "mailboxes_expired") == 0)
+		return "mailboxes WHERE status IN ('expired', 'deleted')";
+	return table;
+}
+
 void world_check_counters(struct world *w)
 {
 	for (size_t i = 0; i < w->engine.bounds_count; i++) {
 		const char *table = w->engine.bounds[i]->table;
-		int64_t rows = side_int(w, "SELECT count(*) FROM %s", table);
+		int64_t rows = side_int(w, "SELECT count(*) FROM %s", rows_of(table));
 		int64_t kept = side_int(w, "SELECT live FROM counts WHERE tbl = '%s'", table);
 		if (rows != kept || rows != w->engine.states[i].live)
 			fail_msg("%s: %" PRId64 " rows, counts %" PRId64 ", state %" PRId64, table,

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Mailboxes and their mail: decode, call, encode. */
+#ifndef LAPSE_MAILBOX_API_H
+#define LAPSE_MAILBOX_API_H
+
+#include "engine/call.h"
+
+extern const struct json_field MAILBOX_CREATE_BODY[];
+extern const struct json_field MAILBOX_LIST_QUERY[];
+extern const struct json_field MAILBOX_RENEW_BODY[];
+extern const struct json_field MAILBOX_MAILS_QUERY[];
+extern const struct json_field MAILBOX_SEND_BODY[];
+
+call_fn mailbox_api_create;
+call_fn mailbox_api_list;
+call_fn mailbox_api_get;
+call_fn mailbox_api_renew;
+call_fn mailbox_api_delete;
+call_fn mailbox_api_mails; /* mail_api.c */
+call_fn mailbox_api_mail;
+call_fn mailbox_api_send;
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The mail of a mailbox: decode, call, encode. With a provider in the store an answer is complete
+ * at once; with one outside the handler waits for it and looks at the mailbox again before it
+ * answers.
+ */
+#include <string.h>
+
+#include "base/address.h"
+#include "mailbox/api.h"
+#include "mailbox/mailbox.h"
+#include "mailbox/outside.h"
+
+#define SUBJECT_MAX 998              /* bytes: what a header line may have */
+#define BODY_MAX (INT64_C(64) << 20) /* the request's own limit comes first */
+#define MAIL_ID_MAX 256              /* bytes of a provider's id of a mail */
+
+/* Writing */
+
+static void write_addresses(struct buf *out, const char *key, const struct mail_addresses *list)
+{
+	json_key(out, key);
+	json_begin(out, '[');
+	for (size_t i = 0; i < list->count; i++)
+		json_text(out, list->items[i]);
+	json_end(out, ']');
+}
+
+static void write_mail(struct buf *out, const struct mail *m, bool whole)
+{
+	json_begin(out, '{');
+	json_put_text(out, "id", m->id);
+	json_put_text(out, "from", m->from);
+	write_addresses(out, "to", &m->to);
+	write_addresses(out, "cc", &m->cc);
+	json_put_text(out, "subject", m->subject);
+	json_put_text(out, "preview", m->preview ? m->preview : "");
+	json_put_time(out, "received_at", m->received_at);
+	json_put_bool(out, "read", m->read);
+	if (whole) {
+		json_put_text(out, "body", m->text);
+		json_put_text(out, "html", m->html);
+		json_put_bool(out, "truncated", m->truncated);
+	}
+	json_end(out, '}');
+}
+
+/* The answer to an operation that went well. */
+static void write_answer(struct buf *out, const struct provider_op *op)
+{
+	if (op->verb == PROVIDER_GET) {
+		write_mail(out, &op->mails[0], true);
+		return;
+	}
+	json_begin(out, '{');
+	if (op->verb == PROVIDER_SEND) {
+		json_put_text(out, "message_id", op->sent_id);
+		json_put_text(out, "status", "sent");
+		json_end(out, '}');
+		return;
+	}
+	json_key(out, "data");
+	json_begin(out, '[');
+	for (size_t i = 0; i < op->mails_count; i++)
+		write_mail(out, &op->mails[i], false);
+	page_close(out, op->next_cursor);
+}
+
+/* Running */
+
+static int explain(struct call *c, int err, enum provider_verb verb)
+{
+	if (err == LAPSE_ENOTFOUND && verb == PROVIDER_GET)
+		return problem_set(&c->problem, err, NULL, "there is no such message");
+	return err;
+}
+
+static int finish(struct call *c)
+{
+	struct outside_call *x = c->state;
+	struct mailbox m;
+	int r = LAPSE_OK;
+
+	/* A mail that was sent was sent. Otherwise a mailbox that has expired meanwhile is the
+	 * answer, not what the server said or that it did not know the account any more. */
+	if (x->op.verb != PROVIDER_SEND || x->err < 0)
+		r = mailbox_look(c->tx, c->owner, c->params[0], MAILBOX_OPERATE, &c->arena, &m,
+				 &c->problem);
+	if (r == CALL_NEEDS_WRITE || r == CALL_AGAIN)
+		c->next = finish;
+	if (r == LAPSE_OK)
+		r = outside_result(x);
+	if (r != LAPSE_OK)
+		return explain(c, r, x->op.verb);
+	buf_puts(&c->reply, x->answer);
+	return LAPSE_OK;
+}
+
+static void take_answer(struct outside_call *x)
+{
+	struct buf CLEANUP(buf_done) out = { 0 };
+
+	write_answer(&out, &x->op);
+	x->answer = arena_strndup(&x->call->arena, out.data, out.len);
+}
+
+static int run_outside(struct call *c, const struct mailbox *m, const struct provider_op *ask)
+{
+	struct outside_call *x = outside_new(c, ask->verb, m);
+	int r = outside_start(x);
+
+	x->op.query = ask->query;
+	x->op.mail_id = ask->mail_id;
+	x->op.draft = ask->draft;
+	x->take = take_answer;
+	return r < 0 ? r : call_await(c, finish);
+}
+
+static int run_here(struct call *c, struct provider *p, const struct mailbox *m,
+		    struct provider_op *op)
+{
+	op->who = outside_principal(m, "");
+	int r = p->run(p, c->tx, op);
+	if (r == LAPSE_OK)
+		write_answer(&c->reply, op);
+	else if (r < 0)
+		c->problem = op->problem;
+	provider_op_done(op);
+	return r == PROVIDER_NEEDS_WRITE ? CALL_NEEDS_WRITE : explain(c, r, op->verb);
+}
+
+/* The mailbox must live; then its provider is asked. */
+static int run(struct call *c, struct provider_op *op)
+{
+	struct mailbox m;
+	int r = mailbox_look(c->tx, c->owner, c->params[0], MAILBOX_OPERATE, &c->arena, &m,
+			     &c->problem);
+
+	if (r != LAPSE_OK)
+		return r;
+	struct provider *p = mailbox_provider_of(c->engine, &m);
+	return p && p->run ? run_here(c, p, &m, op) : run_outside(c, &m, op);
+}
+
+/* Reading */
+
+struct mails_query {
+	struct page page;
+	const char *folder;
+};
+
+const struct json_field MAILBOX_MAILS_QUERY[] = {
+	{ "limit", FIELD_INT, false, offsetof(struct mails_query, page.limit), 1, LIMIT_MAX,
+	  "items a page (default 20)" },
+	{ "after", FIELD_TEXT, false, offsetof(struct mails_query, page.after), 1, 400,
+	  "next_cursor of the page before" },
+	{ "folder", FIELD_TEXT, false, offsetof(struct mails_query, folder), 1, 16,
+	  "inbox (default), sent, drafts, junk or all" },
+	{ 0 },
+};
+
+static int parse_folder(const char *text, enum mail_folder *ret, struct problem *p)
+{
+	static const char *const names[] = {
+#define X(name, text) [MAIL_##name] = text,
+		MAIL_FOLDERS(X)
+#undef X
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (strcmp(names[i], text) == 0) {
+			*ret = (enum mail_folder)i;
+			return LAPSE_OK;
+		}
+	return problem_set(p, LAPSE_EINVAL, "folder",
+			   "folder must be inbox, sent, drafts, junk or all");
+}
+
+int mailbox_api_mails(struct call *c)
+{
+	struct mails_query query = { .page.limit = LIMIT_DEFAULT, .folder = "inbox" };
+	struct provider_op op = { 0 };
+	int r = call_query(c, MAILBOX_MAILS_QUERY, &query);
+
+	if (r == LAPSE_OK)
+		r = parse_folder(query.folder, &op.query.folder, &c->problem);
+	if (r < 0)
+		return r;
+	provider_op_init(&op, PROVIDER_LIST);
+	op.query.limit = query.page.limit;
+	op.query.after = query.page.after;
+	return run(c, &op);
+}
+
+int mailbox_api_mail(struct call *c)
+{
+	struct provider_op op = { 0 };
+	const char *id = c->params[1];
+
+	if (strlen(id) > MAIL_ID_MAX || !utf8_is_valid(id, strlen(id), true))
+		return explain(c, LAPSE_ENOTFOUND, PROVIDER_GET);
+	provider_op_init(&op, PROVIDER_GET);
+	op.mail_id = id;
+	return run(c, &op);
+}
+
+/* Sending */
+
+struct send_body {
+	json_t *to, *cc, *bcc;
+	const char *subject, *body, *html;
+};
+
+const struct json_field MAILBOX_SEND_BODY[] = {
+	{ "to", FIELD_TEXTS, true, offsetof(struct send_body, to), 1, MAIL_RECIPIENTS_MAX,
+	  "an address, or several" },
+	{ "subject", FIELD_LABEL, true, offsetof(struct send_body, subject), 0, SUBJECT_MAX,
+	  "one line" },
+	{ "body", FIELD_TEXT, false, offsetof(struct send_body, body), 0, BODY_MAX,
+	  "the text; empty when there is no html either" },
+	{ "html", FIELD_TEXT, false, offsetof(struct send_body, html), 0, BODY_MAX,
+	  "the text as HTML" },
+	{ "cc", FIELD_TEXTS, false, offsetof(struct send_body, cc), 0, MAIL_RECIPIENTS_MAX,
+	  "addresses that get a copy" },
+	{ "bcc", FIELD_TEXTS, false, offsetof(struct send_body, bcc), 0, MAIL_RECIPIENTS_MAX,
+	  "addresses that get a copy nobody else sees" },
+	{ 0 },
+};
+
+static int take_addresses(struct call *c, const char *field, const json_t *list,
+			  struct mail_addresses *ret)
+{
+	size_t n = json_is_string(list) ? 1 : json_array_size(list);
+	const char **items = arena_alloc(&c->arena, n * sizeof(*items));
+	const char *why;
+
+	for (size_t i = 0; i < n; i++) {
+		items[i] = json_string_value(json_is_string(list) ? list : json_array_get(list, i));
+		if (!address_is_valid(items[i], &why))
+			return problem_set(&c->problem, LAPSE_EINVAL, field, "%s[%zu] %s", field, i,
+					   why);
+	}
+	*ret = (struct mail_addresses){ items, n };
+	return LAPSE_OK;
+}
+
+static int take_draft(struct call *c, struct mail_draft *d)
+{
+	struct send_body body = { 0 };
+	int r = call_body(c, MAILBOX_SEND_BODY, &body);
+
+	if (r == LAPSE_OK)
+		r = take_addresses(c, "to", body.to, &d->to);
+	if (r == LAPSE_OK)
+		r = take_addresses(c, "cc", body.cc, &d->cc);
+	if (r == LAPSE_OK)
+		r = take_addresses(c, "bcc", body.bcc, &d->bcc);
+	if (r < 0)
+		return r;
+	if (d->to.count + d->cc.count + d->bcc.count > MAIL_RECIPIENTS_MAX)
+		return problem_set(&c->problem, LAPSE_EINVAL, "to",
+				   "to, cc and bcc may name %d addresses in all",
+				   MAIL_RECIPIENTS_MAX);
+	d->subject = body.subject;
+	d->text = body.body || body.html ? body.body : "";
+	d->html = body.html;
+	return LAPSE_OK;
+}
+
+int mailbox_api_send(struct call *c)
+{
+	struct mail_draft *draft = arena_alloc(&c->arena, sizeof(*draft));
+	struct provider_op op = { 0 };
+	int r = take_draft(c, draft);
+
+	if (r < 0)
+		return r;
+	provider_op_init(&op, PROVIDER_SEND);
+	op.draft = draft;
+	return run(c, &op);
+}
