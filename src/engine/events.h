@@ -22,6 +22,8 @@ struct tx;
 	X(AGENT_DELETED, "agent.deleted")                                                          \
 	X(BREAKER_TRIPPED, "breaker.tripped")                                                      \
 	X(BREAKER_RELEASED, "breaker.released")                                                    \
+	X(ATTACHMENT_STAGED, "attachment.staged")                                                  \
+	X(ATTACHMENT_CLEANED, "attachment.cleaned")                                                \
 	X(HOLD_PLACED, "hold.placed")                                                              \
 	X(HOLD_RELEASED, "hold.released")                                                          \
 	X(CLOCK_JUMPED, "clock.jumped")                                                            \
@@ -30,6 +32,7 @@ struct tx;
 	X(HOUSEKEEPING_PRUNED, "housekeeping.lifecycle_pruned")                                    \
 	X(AGENTS_TICK_FAILED, "agents.lifecycle_tick_failed")                                      \
 	X(MESSAGES_TICK_FAILED, "messages.lifecycle_tick_failed")                                  \
+	X(ATTACHMENTS_TICK_FAILED, "attachments.lifecycle_tick_failed")                            \
 	X(HOUSEKEEPING_TICK_FAILED, "housekeeping.lifecycle_tick_failed")
 
 enum event_kind {

@@ -45,7 +45,8 @@ int matrix_count_due(const struct engine *engine, struct db *db, lapse_ms now,
 		     struct due_count ret[BOUNDS_MAX])
 {
 	for (size_t i = 0; i < engine->bounds_count; i++) {
-		if (engine->bounds[i]->memory) /* not ours to read here: see due_of() */
+		if (engine->bounds[i]->memory &&
+		    engine->bounds[i]->memory->due) /* not ours to read here: see due_of() */
 			continue;
 		int r = count_due(engine, engine->bounds[i], db, now, &ret[i]);
 		if (r < 0)
@@ -73,7 +74,7 @@ static struct due_count due_of(const struct engine *engine, size_t i, const stru
 	const struct bound *b = engine->bounds[i];
 	struct due_count own = due[i];
 
-	if (b->memory)
+	if (b->memory && b->memory->due)
 		b->memory->due(engine, now, &own);
 	return own;
 }
