@@ -430,8 +430,8 @@ struct lapse_hold {
 typedef void lapse_hold_fn(void *arg, const struct lapse_hold *hold);
 
 /* Places a hold, or replaces reason and end of the one there is. The key of a message is its id as
- * text, that of an agent its name, that of an attachment its checksum. LAPSE_ENOTFOUND when there is
- * no such row. */
+ * text, that of an agent its name, that of an attachment its checksum. LAPSE_ENOTFOUND when there
+ * is no such row. */
 LAPSE_API int lapse_hold_place(struct lapse_store *store, const char *table, const char *key,
 			       const char *reason, lapse_ms until);
 LAPSE_API int lapse_hold_release(struct lapse_store *store, const char *table, const char *key);

@@ -83,7 +83,9 @@ static char harmless(char c, bool first)
 {
 	if ((unsigned char)c < 0x20 || c == 0x7f || strchr("/\\\"%*:<>?|;", c))
 		return '_';
-	return first && c == '.' ? '_' : c; /* no hidden file, no parent directory */
+	if (first && c == '.') /* no hidden file, no parent directory */
+		return '_';
+	return c;
 }
 
 static void add_plain(struct buf *out, const char *name)
@@ -102,7 +104,9 @@ static void add_encoded(struct buf *out, const char *name)
 				   "0123456789!#$&+-.^_`|~";
 
 	for (const char *c = name; *c; c++) {
-		char h = (unsigned char)*c < 0x80 ? harmless(*c, c == name) : *c;
+		char h = *c;
+		if ((unsigned char)h < 0x80)
+			h = harmless(h, c == name);
 		if (strchr(safe, h))
 			buf_putc(out, h);
 		else

@@ -81,17 +81,17 @@ struct call {
 	uint64_t hint;                /* what looking ahead has found; 0 = nothing */
 
 	/* The reply. */
-	int status; /* 200 unless the handler sets another */
+	int status;    /* 200 unless the handler sets another */
+	bool plain_ok; /* the reply is CALL_OK_TEXT, which costs less to send than a buffer */
+	bool has_file; /* it is a part of a file, whose descriptor belongs to the call */
 	struct buf reply;
-	bool plain_ok;   /* the reply is CALL_OK_TEXT, which costs less to send than a buffer */
 	struct buf kept; /* what an Idempotency-Key keeps instead, when the reply holds a secret */
 	const char *content_type; /* NULL = JSON */
 	lapse_ms sunset;          /* when the resource will expire; 0 = it says nothing */
 	struct call_arg headers[CALL_HEADERS_MAX]; /* see call_header() */
 	size_t headers_count;
-	bool has_file; /* the reply is a part of a file; its descriptor belongs to the call */
-	int file_fd;
 	int64_t file_offset, file_length;
+	int file_fd;
 	struct problem problem;
 
 	/* Waiting. */

@@ -51,6 +51,8 @@ struct request {
 	bool suspended;
 	bool counted;     /* among the busy ones */
 	bool close_after; /* do not keep the connection alive */
+	bool has_key;     /* an Idempotency-Key: `idempotency` is filled */
+	bool replayed;    /* the reply is the first answer again */
 
 	struct buf body;
 	struct upload *upload; /* a streamed body; NULL on other routes */
@@ -64,7 +66,6 @@ struct request {
 	uv_work_t work;
 
 	struct idempotency idempotency;
-	bool has_key, replayed;
 
 	/* For streams, which outlive the moment their caller was checked. */
 	const char *token; /* its prefix; NULL = trusted without one */

@@ -252,9 +252,11 @@ static void remove_name(const struct blob *b)
 {
 	char path[DATADIR_PATH_MAX];
 
-	if (b->linked && full_path(b->data_dir, b->checksum, b->id, path) == LAPSE_OK)
-		unlink(path);
-	else if (b->named && temporary_path(b, path) == LAPSE_OK)
+	if (!b->linked && !b->named)
+		return;
+	int r = b->linked ? full_path(b->data_dir, b->checksum, b->id, path)
+			  : temporary_path(b, path);
+	if (r == LAPSE_OK)
 		unlink(path);
 }
 

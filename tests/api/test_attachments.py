@@ -6,6 +6,7 @@ import os
 import pathlib
 import socket
 import threading
+import time
 
 import pytest
 
@@ -479,6 +480,7 @@ def test_a_file_that_grows_is_staged_as_long_as_it_was_and_is_whole(host, root):
             while not stop.is_set():
                 stream.write(b"x" * 100_000)
                 stream.flush()
+                time.sleep(0.001)
 
     thread = threading.Thread(target=grow)
     thread.start()
