@@ -105,10 +105,12 @@ static void free_pieces(struct upload *u)
 static void dispose(struct upload *u)
 {
 	free_pieces(u);
-	if (u->blob.fd < 0)
-		free(u);
-	else
+	if (u->blob.fd >= 0 && !u->blob.kept) {
 		uv_queue_work(u->server->loop, &u->work, discard, free_upload);
+		return;
+	}
+	blob_discard(&u->blob); /* only closes it */
+	free(u);
 }
 
 void upload_drop(struct upload *u)
