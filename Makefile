@@ -8,6 +8,7 @@ LISTEN ?= 127.0.0.1:7878
 PYTEST = LAPSED=$(CURDIR)/$(BUILD)/lapsed LAPSE=$(CURDIR)/$(BUILD)/lapse \
 	LAPSED_FAULT=$(CURDIR)/$(BUILD)/tests/durability/lapsed-fault \
 	PROVIDER_DRIVE=$(CURDIR)/$(BUILD)/tests/provider/provider_drive \
+	LAPSED_FAULT_FILES=$(CURDIR)/$(BUILD)/tests/durability/libfault_files.so \
 	$(PYTHON) -m pytest -q -p no:cacheprovider
 
 .DEFAULT_GOAL := release

@@ -294,6 +294,77 @@ LAPSE_API int lapse_agent_set_capabilities(struct lapse_store *store, const char
 /* Removes the agent and its capabilities. LAPSE_ENOTFOUND; LAPSE_ECONFLICT while it is held. */
 LAPSE_API int lapse_agent_remove(struct lapse_store *store, const char *agent);
 
+/* Attachments: files with a lifetime, known by the SHA-256 of their bytes. Staged ones lie in the
+ * data directory. One that is neither persistent nor infinite is due when its lifetime has passed
+ * since it was last staged; reads do not show it from then on, and a sweep removes it. Staging the
+ * same bytes again keeps one file, begins its lifetime anew, and never makes it shorter. */
+
+#define LAPSE_CHECKSUM_SIZE 65 /* 64 hex digits, lower case, and the NUL */
+#define LAPSE_TTL_DEFAULT (-1) /* the setting attachment_ttl_ms */
+
+struct lapse_terms {
+	const char *name; /* 1-255 bytes of printable UTF-8, for people; NULL = a default */
+	bool persist;     /* time never removes it */
+	lapse_ms ttl_ms;  /* LAPSE_TTL_DEFAULT, 0 or more, or LAPSE_NEVER */
+};
+
+struct lapse_attachment {
+	int64_t id;
+	const char *checksum, *name;
+	int64_t size;
+	bool persist;
+	lapse_ms ttl_ms; /* LAPSE_NEVER = infinite */
+	lapse_ms inserted_at;
+	lapse_ms expires_at; /* LAPSE_NEVER = it stays */
+	bool cached;         /* the last staging found these bytes here */
+};
+
+typedef void lapse_attachment_fn(void *arg, const struct lapse_attachment *attachment);
+
+/* Gives up to `size` bytes; 0 = that was all, negative = it failed, and nothing is staged. */
+typedef ptrdiff_t lapse_read_fn(void *arg, void *buffer, size_t size);
+
+/* Stages a regular file, bytes in memory, or what `read` gives. `terms` may be NULL. fn, which may
+ * be NULL, is called once it is on the disk. LAPSE_ETOOLARGE beyond attachment_max_bytes,
+ * LAPSE_ELIMIT when all together would have more than attachment_total_bytes, LAPSE_EFULL. */
+LAPSE_API int lapse_attachment_stage_path(struct lapse_store *store, const char *path,
+					  const struct lapse_terms *terms, lapse_attachment_fn *fn,
+					  void *arg);
+LAPSE_API int lapse_attachment_stage_bytes(struct lapse_store *store, const void *bytes, size_t n,
+					   const struct lapse_terms *terms, lapse_attachment_fn *fn,
+					   void *arg);
+LAPSE_API int lapse_attachment_stage_from(struct lapse_store *store, lapse_read_fn *read,
+					  void *read_arg, const struct lapse_terms *terms,
+					  lapse_attachment_fn *fn, void *arg);
+
+/* Newest first: those with an id below `before` (0 = from the newest), at most `limit`. */
+LAPSE_API int lapse_attachment_list(struct lapse_store *store, int64_t before, int64_t limit,
+				    lapse_attachment_fn *fn, void *arg);
+
+/* LAPSE_ENOTFOUND, or LAPSE_EEXPIRED for one past its lifetime that no sweep has met yet. */
+LAPSE_API int lapse_attachment_get(struct lapse_store *store, const char *checksum,
+				   lapse_attachment_fn *fn, void *arg);
+
+/* A descriptor to read it with, yours to close. It stays readable whatever becomes of the
+ * attachment. */
+LAPSE_API int lapse_attachment_open(struct lapse_store *store, const char *checksum, int *ret_fd);
+
+/* The row now, the file with the next lapse_tick(). LAPSE_ECONFLICT while it is held. */
+LAPSE_API int lapse_attachment_delete(struct lapse_store *store, const char *checksum);
+
+struct lapse_attachment_metrics {
+	int64_t total_count, total_bytes;
+	int64_t persistent_count, persistent_bytes;
+	int64_t expirable_count, expirable_bytes; /* the others */
+};
+
+LAPSE_API int lapse_attachment_metrics(struct lapse_store *store,
+				       struct lapse_attachment_metrics *ret_metrics);
+
+/* Removes what is due, of all owners; the files go with the next lapse_tick(). */
+LAPSE_API int lapse_attachment_cleanup(struct lapse_store *store, int64_t *ret_count,
+				       int64_t *ret_bytes);
+
 /* The engine */
 
 /* Does what is due: evictions, a slice of each sweep (sweep_budget_ms), deletions of files. It
@@ -316,6 +387,7 @@ struct lapse_sweep_result {
 	lapse_us duration_us;
 	const struct lapse_table_count *tables;
 	size_t tables_count;
+	int64_t bytes; /* of the files that go with the rows */
 };
 
 /* A whole sweep now, however long it takes. A dry run takes the same path, removes nothing and
@@ -358,7 +430,8 @@ struct lapse_hold {
 typedef void lapse_hold_fn(void *arg, const struct lapse_hold *hold);
 
 /* Places a hold, or replaces reason and end of the one there is. The key of a message is its id as
- * text, that of an agent its name. LAPSE_ENOTFOUND when there is no such row. */
+ * text, that of an agent its name, that of an attachment its checksum. LAPSE_ENOTFOUND when there
+ * is no such row. */
 LAPSE_API int lapse_hold_place(struct lapse_store *store, const char *table, const char *key,
 			       const char *reason, lapse_ms until);
 LAPSE_API int lapse_hold_release(struct lapse_store *store, const char *table, const char *key);

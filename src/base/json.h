@@ -27,12 +27,15 @@ enum json_kind {
 	FIELD_ID,     /* const char *: an id given by a client */
 	FIELD_INT,    /* int64_t: min and max are values */
 	FIELD_BOOL,   /* bool */
+	FIELD_TTL,    /* lapse_ms: an integer between min and max, or "infinity": LAPSE_NEVER */
 	FIELD_TIME,   /* lapse_ms, from an ISO 8601 text */
 	FIELD_OBJECT, /* json_t *: an object, borrowed from the body */
 	FIELD_IDS,    /* json_t *: an array of distinct client ids; min and max are its length */
 	FIELD_TEXTS,  /* json_t *: a string, or an array of strings; min and max are their number */
 	FIELD_HEXES,  /* json_t *: an array of our own ids; min and max are its length */
 };
+
+#define TTL_INFINITY "infinity"
 
 struct json_field {
 	const char *name;
@@ -68,6 +71,7 @@ void json_put_int(struct buf *b, const char *key, int64_t n);
 void json_put_bool(struct buf *b, const char *key, bool v);
 void json_put_time(struct buf *b, const char *key, lapse_ms t);
 void json_put_id(struct buf *b, const char *key, int64_t id);
+void json_put_ttl(struct buf *b, const char *key, lapse_ms ttl); /* as FIELD_TTL reads it */
 void json_put_raw(struct buf *b, const char *key, const char *json);
 
 static inline void json_freep(json_t **j)

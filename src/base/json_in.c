@@ -96,6 +96,17 @@ static int decode_int(const json_t *v, const struct json_field *f, void *member,
 	return LAPSE_OK;
 }
 
+static int decode_ttl(const json_t *v, const struct json_field *f, void *member, struct problem *p)
+{
+	if (json_is_string(v) && strcmp(json_string_value(v), TTL_INFINITY) == 0) {
+		*(lapse_ms *)member = LAPSE_NEVER;
+		return LAPSE_OK;
+	}
+	if (!json_is_integer(v))
+		return wrong(p, f, "must be an integer, or \"" TTL_INFINITY "\"");
+	return decode_int(v, f, member, p);
+}
+
 static int decode_time(const json_t *v, const struct json_field *f, void *member, struct problem *p)
 {
 	if (!json_is_string(v) || !time_parse(json_string_value(v), member))
@@ -179,6 +190,8 @@ static int decode_field(json_t *v, const struct json_field *f, void *member, str
 			return wrong(p, f, "must be true or false");
 		*(bool *)member = json_is_true(v);
 		return LAPSE_OK;
+	case FIELD_TTL:
+		return decode_ttl(v, f, member, p);
 	case FIELD_TIME:
 		return decode_time(v, f, member, p);
 	case FIELD_OBJECT:

@@ -165,3 +165,12 @@ void json_put_raw(struct buf *b, const char *key, const char *json)
 	json_key(b, key);
 	json_raw(b, json);
 }
+
+void json_put_ttl(struct buf *b, const char *key, lapse_ms ttl)
+{
+	json_key(b, key);
+	if (ttl == LAPSE_NEVER)
+		json_text(b, TTL_INFINITY);
+	else
+		json_int(b, ttl);
+}

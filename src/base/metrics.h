@@ -27,6 +27,11 @@
 	X(AGENTS, "lapse_agents_tracked", "gauge", "Agents that are known")                        \
 	X(AGENTS_SUSPECT, "lapse_agents_suspect", "gauge",                                         \
 	  "Agents that get one more threshold because half of the fleet fell silent")              \
+	X(ATTACHMENTS, "lapse_attachments", "gauge", "Attachments that are stored")                \
+	X(ATTACHMENT_BYTES, "lapse_attachment_bytes", "gauge", "Bytes of the attachments")         \
+	X(ATTACHMENTS_MENDED, "lapse_attachments_mended_total", "counter",                         \
+	  "Rows without a file and files without a row that were found")                           \
+	X(TRANSFERS, "lapse_transfers", "gauge", "Uploads and downloads under way")                \
 	X(SWEEP_SECONDS, "lapse_sweep_seconds", "histogram", "Time of a whole sweep")              \
 	X(DEAD_LETTERS, "lapse_dead_letters", "gauge", "Deletions outside that gave up")           \
 	X(HTTP_REQUESTS, "lapse_http_requests_total", "counter", "Answers by route and status")    \

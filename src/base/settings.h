@@ -44,6 +44,13 @@
 	X(INT, agent_evict_after_ms, 90000, 10, 100 * YEAR_MS, "ms", "an agent silent for longer is evicted") \
 	X(INT, agent_sweep_ms, 30000, 10, DAY_MS, "ms", "pause between two whole checks of the agents") \
 	X(INT, agents_max, 2000000, 1, 100000000, "agents", "agents that may be known at once; more are 429") \
+	X(INT, attachment_ttl_ms, DAY_MS, 0, 100 * YEAR_MS, "ms", "lifetime of an attachment whose stager names none") \
+	X(INT, attachment_sweep_ms, 60000, 10, DAY_MS, "ms", "pause between two sweeps of attachments") \
+	X(FLAG, attachment_sweep_at_start, false, 0, 0, "", "sweep attachments as soon as the daemon runs") \
+	X(INT, attachment_max_bytes, 4294967296, 1, 1125899906842624, "bytes", "a larger attachment is 413") \
+	X(INT, attachment_total_bytes, 68719476736, 1, 1125899906842624, "bytes", "all attachments together; more are 429") \
+	X(TEXT, attachment_stage_roots, "", 0, 4096, "paths", "directories, with : between them, below which files may be staged by path") \
+	X(INT, transfers_max, 256, 1, 60000, "transfers", "uploads and downloads under way at once; more are 429") \
 	X(INT, housekeeping_sweep_ms, 60000, 10, DAY_MS, "ms", "pause between two sweeps of lapse's own tables") \
 	X(INT, event_keep_ms, DAY_MS, 1, 100 * YEAR_MS, "ms", "how long events can be replayed")    \
 	X(INT, event_ring_bytes, 16777216, 65536, 17179869184, "bytes", "memory for the newest events, for streams")  \

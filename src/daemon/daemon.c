@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "attachment/rules.h"
 #include "base/mem.h"
 #include "daemon/fetch.h"
 #include "daemon/listen.h"
@@ -21,6 +22,9 @@
 #define STOP_MAX_MS 10000 /* a stop takes no longer, whoever is slow */
 #define STOP_CHECK_MS 10
 #define PEM_MAX_BYTES (1 << 20)
+/* Workers wait for the disk, mostly: more of them than processors let syncs share a commit of the
+ * file system. */
+#define WORKERS "16"
 
 struct daemon {
 	const struct settings *settings;
@@ -97,6 +101,39 @@ static void run_cleanup(void *ctx, struct cleanup *c)
 	j->daemon = ctx;
 	j->cleanup = c;
 	uv_queue_work(&j->daemon->loop, &j->work, delete_file, file_deleted);
+}
+
+/* The engine's other blocking work, likewise. */
+
+struct offload_job {
+	uv_work_t work;
+	struct offload *offload;
+};
+
+static void run_offload(uv_work_t *w)
+{
+	struct offload *o = CONTAINER_OF(w, struct offload_job, work)->offload;
+
+	o->work(o);
+}
+
+static void offload_done(uv_work_t *w, int status)
+{
+	struct offload_job *j = CONTAINER_OF(w, struct offload_job, work);
+	struct offload *o = j->offload;
+
+	(void)status;
+	free(j);
+	o->done(o);
+}
+
+static void start_offload(void *ctx, struct offload *o)
+{
+	struct daemon *d = ctx;
+	struct offload_job *j = mem_zalloc(1, sizeof(*j));
+
+	j->offload = o;
+	uv_queue_work(&d->loop, &j->work, run_offload, offload_done);
 }
 
 /* Stopping */
@@ -208,6 +245,10 @@ static int check_settings(const struct settings *s, struct log *log, struct prob
 		return problem_set(p, LAPSE_EINVAL, "sqlite_synchronous",
 				   "sqlite_synchronous: must be full or off, not '%.30s'",
 				   s->sqlite_synchronous);
+	if (!attachment_roots_are_valid(s->attachment_stage_roots))
+		return problem_set(p, LAPSE_EINVAL, "attachment_stage_roots",
+				   "attachment_stage_roots: each must be an absolute path, with : "
+				   "between them");
 	return LAPSE_OK;
 }
 
@@ -224,6 +265,7 @@ static int open_engine(struct daemon *d, struct problem *p)
 	if (r == LAPSE_OK) {
 		d->engine.cleaner.runner = run_cleanup;
 		d->engine.cleaner.runner_ctx = d;
+		d->engine.offloader = (struct offloader){ start_offload, d };
 	}
 	return r;
 }
@@ -324,6 +366,7 @@ int daemon_run(const struct settings *settings, struct problem *p)
 	d->settings = settings;
 	d->log = (struct log){ .clock = &CLOCK_SYSTEM, .fd = STDERR_FILENO };
 	raise_limits();
+	setenv("UV_THREADPOOL_SIZE", WORKERS, 0);
 	db_process_init();
 	int r = check_settings(settings, &d->log, p);
 	if (r == LAPSE_OK)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/call.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,6 +53,12 @@ int call_work(struct call *c, work_fn *work, call_fn *next)
 	return CALL_WAIT;
 }
 
+void call_header(struct call *c, const char *name, const char *value)
+{
+	assert(c->headers_count < CALL_HEADERS_MAX);
+	c->headers[c->headers_count++] = (struct call_arg){ name, value };
+}
+
 int call_parse(struct call *c)
 {
 	if (c->body)
@@ -92,6 +99,18 @@ static int decode_arg(const struct json_field *f, const char *text, void *out, s
 {
 	if (f->kind == FIELD_INT)
 		return decode_int(f, text, out, p);
+	if (f->kind == FIELD_TTL && strcmp(text, TTL_INFINITY) == 0) {
+		*(lapse_ms *)out = LAPSE_NEVER;
+		return LAPSE_OK;
+	}
+	if (f->kind == FIELD_TTL) {
+		if (decode_int(f, text, out, p) == LAPSE_OK)
+			return LAPSE_OK;
+		return problem_set(p, LAPSE_EINVAL, f->name,
+				   "%s must be an integer between %" PRId64 " and %" PRId64
+				   ", or " TTL_INFINITY,
+				   f->name, f->min, f->max);
+	}
 	if (f->kind == FIELD_BOOL) {
 		bool yes = strcmp(text, "true") == 0;
 		if (!yes && strcmp(text, "false") != 0)
@@ -104,6 +123,9 @@ static int decode_arg(const struct json_field *f, const char *text, void *out, s
 		return problem_set(p, LAPSE_EINVAL, f->name,
 				   "%s must be %" PRId64 " to %" PRId64 " bytes long", f->name,
 				   f->min, f->max);
+	if (f->kind == FIELD_LABEL && !utf8_is_valid(text, strlen(text), true))
+		return problem_set(p, LAPSE_EINVAL, f->name,
+				   "%s must be printable, without control characters", f->name);
 	*(const char **)out = text;
 	return LAPSE_OK;
 }

@@ -23,11 +23,13 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/tx.h"
+#include "store/blob.h"
 
 enum { CALL_WAIT = 1, CALL_AGAIN = 2, CALL_NEEDS_TX = 3, CALL_NEEDS_WRITE = 4 };
 
 #define CALL_PARAMS_MAX 4
 #define CALL_QUERY_MAX 16
+#define CALL_HEADERS_MAX 8 /* of a reply, beside those every reply has */
 #define LIMIT_DEFAULT 20
 #define LIMIT_MAX 100
 
@@ -43,6 +45,10 @@ struct quick {
 	 * the body comes, by which time memory asked for before is there. Changes nothing but
 	 * c->hint. May be NULL. */
 	void (*ahead)(struct call *c);
+
+	/* On a route whose body is streamed: runs before it is received, without a transaction, and
+	 * its error saves receiving it. NULL elsewhere. */
+	call_fn *admit;
 };
 
 /* Runs off the loop, on a worker thread: touches nothing but c->state and what is documented as
@@ -69,18 +75,26 @@ struct call {
 	json_t *body;     /* NULL = an empty body */
 	const char *text; /* the body as it came, and a NUL; NULL where no route asks for it */
 	size_t text_len;
-	bool is_csv;          /* the text is CSV, and `body` stays NULL */
-	bool is_array;        /* the body is a JSON array, not an object */
-	const char *if_match; /* the ETag the caller relies on; NULL = any */
-	uint64_t hint;        /* what looking ahead has found; 0 = nothing */
+	bool is_csv;                  /* the text is CSV, and `body` stays NULL */
+	bool is_array;                /* the body is a JSON array, not an object */
+	const char *if_match;         /* the ETag the caller relies on; NULL = any */
+	const char *range, *if_range; /* as they came; NULL = not given */
+	int64_t length;               /* of a streamed body, as announced; -1 = not known */
+	struct blob *upload;          /* a streamed body, hashed and durable; NULL before it is */
+	uint64_t hint;                /* what looking ahead has found; 0 = nothing */
 
 	/* The reply. */
-	int status; /* 200 unless the handler sets another */
+	int status;    /* 200 unless the handler sets another */
+	bool plain_ok; /* the reply is CALL_OK_TEXT, which costs less to send than a buffer */
+	bool has_file; /* it is a part of a file, whose descriptor belongs to the call */
 	struct buf reply;
-	bool plain_ok;   /* the reply is CALL_OK_TEXT, which costs less to send than a buffer */
 	struct buf kept; /* what an Idempotency-Key keeps instead, when the reply holds a secret */
 	const char *content_type; /* NULL = JSON */
 	lapse_ms sunset;          /* when the resource will expire; 0 = it says nothing */
+	struct call_arg headers[CALL_HEADERS_MAX]; /* see call_header() */
+	size_t headers_count;
+	int64_t file_offset, file_length;
+	int file_fd;
 	struct problem problem;
 
 	/* Waiting. */
@@ -109,6 +123,9 @@ int call_await(struct call *c, call_fn *next);
 
 /* Run `work` on a worker thread, then `next`. */
 int call_work(struct call *c, work_fn *work, call_fn *next);
+
+/* A header of the reply, also when it is an error. The texts live as long as the call. */
+void call_header(struct call *c, const char *name, const char *value);
 
 /* Parses the text into c->body, once. */
 int call_parse(struct call *c);

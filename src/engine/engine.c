@@ -167,7 +167,7 @@ void engine_stop(struct engine *e)
 	schedule_stop(e);
 	cleaner_stop(e);
 	for (size_t i = 0; i < e->bounds_count; i++)
-		if (e->bounds[i]->memory)
+		if (e->bounds[i]->memory && e->bounds[i]->memory->stop)
 			e->bounds[i]->memory->stop(e);
 }
 
@@ -194,7 +194,7 @@ void engine_tick(struct engine *e)
 	cleaner_tick(e);
 	schedule_tick(e);
 	for (size_t i = 0; i < e->bounds_count; i++)
-		if (e->bounds[i]->memory)
+		if (e->bounds[i]->memory && e->bounds[i]->memory->tick)
 			e->bounds[i]->memory->tick(e);
 }
 
@@ -204,7 +204,7 @@ static lapse_us memory_next_us(const struct engine *e)
 
 	for (size_t i = 0; i < e->bounds_count; i++) {
 		const struct bound_memory *m = e->bounds[i]->memory;
-		lapse_us in = m ? m->next_us(e) : INT64_MAX;
+		lapse_us in = m && m->next_us ? m->next_us(e) : INT64_MAX;
 		next = in < next ? in : next;
 	}
 	return next;
@@ -256,7 +256,7 @@ void engine_write_metrics(const struct engine *e, struct buf *out)
 {
 	write_schedulers(e, out);
 	for (size_t i = 0; i < e->bounds_count; i++)
-		if (e->bounds[i]->memory)
+		if (e->bounds[i]->memory && e->bounds[i]->memory->write_metrics)
 			e->bounds[i]->memory->write_metrics(e, out);
 	metrics_family(out, METRIC_EXPIRY_LAG);
 	metrics_histogram(out, METRIC_EXPIRY_LAG, "", HISTOGRAM_LAG, &e->expiry_lag);

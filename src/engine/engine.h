@@ -21,6 +21,7 @@
 #include "engine/cleanup.h"
 #include "engine/guard.h"
 #include "engine/matrix.h"
+#include "engine/offload.h"
 #include "engine/ring.h"
 #include "engine/schedule.h"
 #include "engine/token.h"
@@ -32,7 +33,8 @@
 #include "store/syncer.h"
 
 struct fleet;     /* of the room presence: its memory, nothing to the engine */
-struct mailboxes; /* of the room mailbox, the same */
+struct mailboxes; /* of the room mailbox, likewise */
+struct depot;     /* of the room attachment, likewise */
 struct provider;  /* of the room mailbox: where mailboxes live, nothing to the engine */
 
 struct bound_state {
@@ -68,8 +70,10 @@ struct engine {
 	lapse_ms restored_at; /* 0 = never restored */
 	struct fleet *fleet;
 	struct mailboxes *mailboxes;
+	struct depot *depot;
 	struct provider *provider; /* set by whoever owns the loop; NULL = the store itself */
-	bool crowded;              /* said by whoever owns the loop: somebody waits for the store */
+	struct offloader offloader;
+	bool crowded; /* said by whoever owns the loop: somebody waits for the store */
 
 	/* What is committed, and what of it would survive a power loss. */
 	int64_t commits; /* write transactions so far */

@@ -28,6 +28,8 @@ struct tx;
 	X(MAILBOX_CLEANUP_FAILED, "mailbox.cleanup_failed")                                        \
 	X(MAILBOX_DEAD_LETTER, "mailbox.dead_letter")                                              \
 	X(MAILBOX_DELETED, "mailbox.deleted")                                                      \
+	X(ATTACHMENT_STAGED, "attachment.staged")                                                  \
+	X(ATTACHMENT_CLEANED, "attachment.cleaned")                                                \
 	X(HOLD_PLACED, "hold.placed")                                                              \
 	X(HOLD_RELEASED, "hold.released")                                                          \
 	X(CLOCK_JUMPED, "clock.jumped")                                                            \
@@ -37,6 +39,7 @@ struct tx;
 	X(AGENTS_TICK_FAILED, "agents.lifecycle_tick_failed")                                      \
 	X(MAILBOXES_TICK_FAILED, "mailboxes.lifecycle_tick_failed")                                \
 	X(MESSAGES_TICK_FAILED, "messages.lifecycle_tick_failed")                                  \
+	X(ATTACHMENTS_TICK_FAILED, "attachments.lifecycle_tick_failed")                            \
 	X(HOUSEKEEPING_TICK_FAILED, "housekeeping.lifecycle_tick_failed")
 
 enum event_kind {

@@ -21,6 +21,7 @@
 #include "store/db.h"
 
 #define BOUNDS_MAX 32
+#define BOUND_MORE_MAX 3 /* columns of a removed row that only its room knows */
 
 enum bound_path {
 	PATH_LAZY = 1,     /* reads do not show what is due */
@@ -36,6 +37,7 @@ struct pruned {
 	const char *owner; /* "" for rows of lapse itself */
 	const char *group; /* for the room: what the row counted towards; may be NULL */
 	lapse_ms since;    /* when the safety rule last allowed it, 0 = always */
+	const char *more[BOUND_MORE_MAX]; /* the bound's further columns, as texts */
 };
 
 struct tx;
@@ -44,8 +46,8 @@ struct engine;
 struct due_count;
 struct buf;
 
-/* What the engine asks of a bound whose times live in memory, beside its rows. All of it runs on
- * the loop's thread. */
+/* What the engine asks of a bound that has something in memory, beside its rows. All of it runs on
+ * the loop's thread. Only `load` and `done` must be there. */
 struct bound_memory {
 	/* In order: once when the engine opens; when next_us() says so; at a clean stop; at the
 	 * end, also when load() was never called. */
@@ -93,8 +95,9 @@ struct bound {
 
 	/* $1 = cutoff, $2 $3 = the (at, id) to go on after, $4 = how many, $5 = now (holdable ones
 	 * only) → the columns of struct pruned, of the rows it removed. It checks the deadline and
-	 * the safety rule itself. */
+	 * the safety rule itself. `more` columns follow, for settle(). */
 	struct db_stmt prune;
+	int more;
 
 	/* Holdable ones: $1 = owner, $2 = id → a row when it exists. With keyed_by_name $2 is what
 	 * clients call it, and the row is its id. */

@@ -31,7 +31,7 @@ static int by_owner_and_group(const void *x, const void *y)
 	return c ? c : strcmp(a->group, b->group);
 }
 
-static void read_row(struct tx *tx, const struct db_query *q, struct pruned *ret)
+static void read_row(struct tx *tx, const struct db_query *q, int more, struct pruned *ret)
 {
 	const char *group = db_text(q, 3);
 
@@ -40,6 +40,8 @@ static void read_row(struct tx *tx, const struct db_query *q, struct pruned *ret
 				.owner = arena_strdup(&tx->arena, db_text(q, 2)),
 				.group = arena_strdup(&tx->arena, group ? group : ""),
 				.since = db_int(q, 4) };
+	for (int i = 0; i < more; i++)
+		ret->more[i] = arena_strdup(&tx->arena, db_text(q, 5 + i));
 }
 
 /* Removes one batch; the rows are sorted by owner and group afterwards. */
@@ -57,7 +59,7 @@ static int prune(struct sweep *w, struct tx *tx, const struct bound *b, struct p
 	if (b->holdable)
 		db_bind_int(&q, 5, tx->now);
 	while ((r = db_step(&q)) > 0) {
-		read_row(tx, &q, &rows[n]);
+		read_row(tx, &q, b->more, &rows[n]);
 		if (rows[n].at > w->after_at ||
 		    (rows[n].at == w->after_at && rows[n].id > w->after_id)) {
 			w->after_at = rows[n].at;
@@ -147,7 +149,7 @@ static int prune_some(struct sweep *w, struct tx *tx, lapse_us stop, int64_t *re
 	const struct bound *b = w->engine->bounds[w->bound];
 	size_t n = 0;
 
-	if (b->memory)
+	if (b->memory && b->memory->prune)
 		return b->memory->prune(w, tx, stop, ret_n, ret_more);
 	int r = prune_batch(w, tx, b, &n);
 	*ret_n = (int64_t)n;
@@ -200,11 +202,14 @@ int sweep_slice(struct sweep *w, bool *ret_more)
 		return r;
 	}
 	r = fill_slice(w, &tx, pruned, ret_more);
+	int64_t freed = tx.freed_bytes;
 	if (r < 0 || w->dry_run)
 		tx_rollback(&tx);
 	else
 		r = tx_commit_lazy(&tx);
 	if (r == LAPSE_OK)
 		add_up(w, pruned);
+	if (r == LAPSE_OK)
+		w->bytes += freed;
 	return r;
 }

@@ -37,7 +37,8 @@ struct sweep {
 	} outside;
 	struct cleanup_follower *follower; /* of whoever waits for the deletions; may be NULL */
 
-	int step_err; /* of a step that failed and was left for the next sweep; others went on */
+	int64_t bytes; /* of the files that go with the rows */
+	int step_err;  /* of a step that failed and was left for the next sweep; others went on */
 };
 
 void sweep_init(struct sweep *w, struct engine *engine, const char *scheduler, bool dry_run);

@@ -15,6 +15,7 @@ static void init(struct tx *tx, struct engine *engine, bool write)
 	tx->effects = NULL;
 	tx->effects_tail = &tx->effects;
 	tx->step_tail = NULL;
+	tx->freed_bytes = 0;
 	memset(tx->live_delta, 0, sizeof(tx->live_delta));
 }
 

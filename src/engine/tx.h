@@ -35,6 +35,7 @@ struct tx {
 	struct arena arena;
 	struct effect *effects, **effects_tail;
 	int64_t live_delta[BOUNDS_MAX]; /* rows added minus removed, by bound */
+	int64_t freed_bytes;            /* of files that a sweep's rows stood for */
 
 	/* What tx_step_undo() goes back to. */
 	struct effect **step_tail;

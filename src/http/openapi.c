@@ -6,6 +6,8 @@
 #include "http/reply.h"
 #include "http/route.h"
 
+#define RANGE_MAX 200 /* bytes, for the description */
+
 static void write_schema(struct buf *out, const struct json_field *f)
 {
 	json_begin(out, '{');
@@ -28,6 +30,17 @@ static void write_schema(struct buf *out, const struct json_field *f)
 		break;
 	case FIELD_BOOL:
 		json_put_text(out, "type", "boolean");
+		break;
+	case FIELD_TTL:
+		json_key(out, "oneOf");
+		json_begin(out, '[');
+		json_begin(out, '{');
+		json_put_text(out, "type", "integer");
+		json_put_int(out, "minimum", f->min);
+		json_put_int(out, "maximum", f->max);
+		json_end(out, '}');
+		json_raw(out, "{\"const\":\"" TTL_INFINITY "\"}");
+		json_end(out, ']');
 		break;
 	case FIELD_TIME:
 		json_put_text(out, "type", "string");
@@ -92,6 +105,18 @@ static void write_parameters(struct buf *out, const struct route *r)
 		};
 		write_parameter(out, key.name, strlen(key.name), "header", &key);
 	}
+	if (r->flags & ROUTE_CONTENT) {
+		static const struct json_field range = {
+			"Range",
+			FIELD_TEXT,
+			false,
+			0,
+			0,
+			RANGE_MAX,
+			"bytes=FROM-TO, bytes=FROM- or bytes=-LAST: one part of it"
+		};
+		write_parameter(out, range.name, strlen(range.name), "header", &range);
+	}
 	if (r->flags & ROUTE_STREAM) {
 		static const struct json_field last = {
 			"Last-Event-ID",         FIELD_TEXT, false, 0, ID_TEXT_LEN, ID_TEXT_LEN,
@@ -132,6 +157,13 @@ static void write_body(struct buf *out, const struct route *r)
 	json_put_bool(out, "required", r->body != BODY_OPTIONAL);
 	json_key(out, "content");
 	json_begin(out, '{');
+	if (r->body == BODY_STREAM) {
+		json_put_raw(out, "application/octet-stream",
+			     "{\"schema\":{\"type\":\"string\",\"format\":\"binary\"}}");
+		json_end(out, '}');
+		json_end(out, '}');
+		return;
+	}
 	if (r->body == BODY_MANY)
 		json_put_raw(out, "text/csv", "{\"schema\":{\"type\":\"string\"}}");
 	json_key(out, "application/json");
@@ -159,6 +191,10 @@ static void write_responses(struct buf *out, const struct route *r)
 	if (r->flags & ROUTE_STREAM)
 		json_put_raw(out, "content",
 			     "{\"text/event-stream\":{\"schema\":{\"type\":\"string\"}}}");
+	if (r->flags & ROUTE_CONTENT)
+		json_put_raw(out, "content",
+			     "{\"application/octet-stream\":{\"schema\":{\"type\":\"string\","
+			     "\"format\":\"binary\"}}}");
 	if (r->reply) {
 		json_key(out, "content");
 		json_begin(out, '{');
@@ -170,6 +206,11 @@ static void write_responses(struct buf *out, const struct route *r)
 		json_end(out, '}');
 	}
 	json_end(out, '}');
+	if (r->flags & ROUTE_CONTENT)
+		json_put_raw(out, "206",
+			     "{\"description\":\"the part that Range asked for\",\"content\":{"
+			     "\"application/octet-stream\":{\"schema\":{\"type\":\"string\","
+			     "\"format\":\"binary\"}}}}");
 	json_key(out, "default");
 	json_raw(out, "{\"description\":\"an error\",\"content\":{\"application/json\":{\"schema\":"
 		      "{\"$ref\":\"#/components/schemas/Error\"}}}}");

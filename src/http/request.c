@@ -4,11 +4,15 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "http/auth.h"
+#include "http/download.h"
 #include "http/reply.h"
 #include "http/server.h"
 #include "http/stream.h"
+#include "http/turn.h"
+#include "http/upload.h"
 
 /* A body that goes on after its limit is read and dropped up to here, so that the client gets its
  * 413; after that the connection is closed. */
@@ -111,32 +115,61 @@ static int read_idempotency_key(struct request *r)
 	return LAPSE_OK;
 }
 
-/* Whether the digits, which libmicrohttpd has checked, are a number above the limit. */
-static bool is_above(const char *digits, int64_t limit)
+static const char *lookup(const struct request *r, const char *name)
 {
-	int64_t n = 0;
-
-	for (; *digits >= '0' && *digits <= '9' && n <= limit; digits++)
-		n = n * 10 + (*digits - '0');
-	return n > limit;
+	return MHD_lookup_connection_value(r->mhd, MHD_HEADER_KIND, name);
 }
 
-static int check_sizes(struct request *r)
+static bool is_streamed(const struct request *r)
 {
-	const struct settings *s = r->server->engine->settings;
+	return r->route && r->route->body == BODY_STREAM;
+}
+
+/* The digits, which libmicrohttpd has checked, as a number; -1 = there are none. One too large is
+ * the largest. */
+static int64_t content_length(const struct request *r)
+{
+	const char *digits = r->head.content_length;
+	int64_t n = digits ? 0 : -1;
+
+	for (; digits && *digits >= '0' && *digits <= '9'; digits++) {
+		if (n > (INT64_MAX - 9) / 10)
+			return INT64_MAX;
+		n = n * 10 + (*digits - '0');
+	}
+	return n;
+}
+
+static int check_headers_size(const struct request *r)
+{
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-	const char *length = r->head.content_length;
 
-	if (info && (int64_t)info->header_size > s->headers_max_bytes)
-		return LAPSE_EHEADERS;
-	if (length && is_above(length, s->body_max_bytes)) {
-		r->close_after = true;
-		return problem_set(&r->call.problem, LAPSE_ETOOLARGE, "body",
-				   "the body may have %lld bytes (body_max_bytes)",
-				   (long long)s->body_max_bytes);
-	}
-	return LAPSE_OK;
+	return info && (int64_t)info->header_size > r->server->engine->settings->headers_max_bytes
+		       ? LAPSE_EHEADERS
+		       : LAPSE_OK;
+}
+
+static int check_length(struct request *r)
+{
+	const struct settings *s = r->server->engine->settings;
+
+	if (is_streamed(r) || content_length(r) <= s->body_max_bytes)
+		return LAPSE_OK;
+	r->close_after = true;
+	return problem_set(&r->call.problem, LAPSE_ETOOLARGE, "body",
+			   "the body may have %lld bytes (body_max_bytes)",
+			   (long long)s->body_max_bytes);
+}
+
+/* Whether a body of any length may come at all. */
+static int admit_stream(struct request *r)
+{
+	const struct quick *q = r->route->quick;
+
+	r->call.length = content_length(r);
+	int err = q && q->admit ? q->admit(&r->call) : LAPSE_OK;
+	return err < 0 ? err : upload_begin(r, r->call.length);
 }
 
 static void look_ahead(struct request *r)
@@ -149,13 +182,16 @@ static int read_head(struct request *r, const char *method)
 {
 	head_read(r->mhd, &r->head);
 	r->call.if_match = r->head.if_match;
-	int err = check_sizes(r);
+	int err = check_headers_size(r);
 	if (err == LAPSE_OK)
 		err = check_framing(r);
 	if (err < 0)
 		return err;
 	err = route_find(method, r->path, &r->call.arena, &r->route, r->call.params, r->allow,
 			 sizeof(r->allow));
+	int length = check_length(r);
+	if (length < 0)
+		return length;
 	if (err == LAPSE_ENOTFOUND)
 		return problem_set(&r->call.problem, err, NULL, "there is no route %.8s %.160s",
 				   method, r->path);
@@ -168,6 +204,12 @@ static int read_head(struct request *r, const char *method)
 		err = read_query(r);
 	if (err == LAPSE_OK)
 		err = read_idempotency_key(r);
+	if (err == LAPSE_OK && is_streamed(r))
+		err = admit_stream(r);
+	if (err == LAPSE_OK && (r->route->flags & ROUTE_CONTENT)) {
+		r->call.range = lookup(r, "Range");
+		r->call.if_range = lookup(r, "If-Range");
+	}
 	return err;
 }
 
@@ -238,8 +280,15 @@ struct request *request_new(struct connection *c, const char *url, const char *m
 void request_free(struct request *r)
 {
 	assert(r->magic == REQUEST_MAGIC && r->state != REQUEST_WAITING);
+	assert(r->state != REQUEST_STORING);
 	r->magic = 0;
 	stream_free(r->stream);
+	if (r->upload)
+		upload_drop(r->upload);
+	else if (r->call.upload)
+		upload_discard(r->server, r->call.upload);
+	if (r->call.has_file)
+		close(r->call.file_fd);
 	json_decref(r->call.body);
 	buf_done(&r->call.reply);
 	buf_done(&r->call.kept);
@@ -248,22 +297,49 @@ void request_free(struct request *r)
 		request_destroy(r);
 }
 
-bool request_receive(struct request *r, const char *data, size_t n)
+bool request_answers_early(const struct request *r)
+{
+	if (r->err == LAPSE_ETOOLARGE || r->err == LAPSE_EHEADERS)
+		return true;
+	if (r->err == LAPSE_OK || !is_streamed(r))
+		return false;
+	int64_t length = content_length(r);
+	return length < 0 || length > DROPPED_MAX_BYTES || lookup(r, "Expect");
+}
+
+bool request_forget(struct request *r, size_t n)
+{
+	r->close_after = true;
+	r->dropped += (int64_t)n;
+	if (r->dropped <= DROPPED_MAX_BYTES)
+		return true;
+	if (is_streamed(r))
+		server_say_error(r);
+	return false;
+}
+
+bool request_receive(struct request *r, const char *data, size_t *n)
 {
 	int64_t max = r->server->engine->settings->body_max_bytes;
+	size_t given = *n;
 
-	if ((int64_t)(r->body.len + n) <= max) {
+	if (r->upload && r->err == LAPSE_OK)
+		return upload_receive(r, data, n);
+	*n = 0;
+	if (is_streamed(r)) {
+		r->dropped += (int64_t)given;
+		return r->dropped <= DROPPED_MAX_BYTES || request_forget(r, 0);
+	}
+	if ((int64_t)(r->body.len + given) <= max) {
 		look_ahead(r);
-		buf_add(&r->body, data, n);
+		buf_add(&r->body, data, given);
 		return true;
 	}
 	if (r->err == LAPSE_OK)
 		r->err = problem_set(&r->call.problem, LAPSE_ETOOLARGE, "body",
 				     "the body may have %lld bytes (body_max_bytes)",
 				     (long long)max);
-	r->close_after = true;
-	r->dropped += (int64_t)n;
-	return r->dropped <= DROPPED_MAX_BYTES;
+	return request_forget(r, given);
 }
 
 static bool is_type(const char *content_type, const char *wanted)
@@ -281,6 +357,8 @@ static int check_body(struct request *r)
 	struct problem *p = &r->call.problem;
 	enum route_body kind = r->route->body;
 
+	if (kind == BODY_STREAM)
+		return LAPSE_OK;
 	if (r->body.len == 0)
 		return kind == BODY_JSON || kind == BODY_MANY
 			       ? problem_set(p, LAPSE_EINVAL, "body", "%s is required",
@@ -319,9 +397,34 @@ void request_complete(struct request *r)
 	}
 	if (r->err == LAPSE_OK && r->call.text && !r->call.is_csv)
 		r->err = call_parse(&r->call);
-	if (r->err == LAPSE_OK && r->has_key)
+	if (r->err == LAPSE_OK && r->has_key && !r->upload)
 		idempotency_hash(&r->idempotency, r->method, r->path, buf_text(&r->body),
 				 r->body.len);
+}
+
+/* What an upload says is its query and its bytes; the checksum stands for those. */
+static void hash_upload(struct request *r)
+{
+	struct buf CLEANUP(buf_done) said = { 0 };
+
+	for (size_t i = 0; i < r->call.query_count; i++) {
+		buf_add(&said, r->call.query[i].name, strlen(r->call.query[i].name) + 1);
+		buf_add(&said, r->call.query[i].value, strlen(r->call.query[i].value) + 1);
+	}
+	buf_puts(&said, r->call.upload->checksum);
+	idempotency_hash(&r->idempotency, r->method, r->path, buf_text(&said), said.len);
+}
+
+void request_stored(struct request *r)
+{
+	if (r->err < 0) {
+		turn_answer(r, r->err);
+		server_kick(r->server);
+		return;
+	}
+	if (r->has_key)
+		hash_upload(r);
+	turn_enqueue(r->server, r);
 }
 
 static bool wants_problem(const struct request *r)
@@ -364,6 +467,8 @@ static void add_headers(struct request *r, struct MHD_Response *m, int status)
 		MHD_add_response_header(m, "Idempotency-Replayed", "true");
 	if (r->close_after || r->call.stopping)
 		MHD_add_response_header(m, "Connection", "close");
+	for (size_t i = 0; i < r->call.headers_count; i++)
+		MHD_add_response_header(m, r->call.headers[i].name, r->call.headers[i].value);
 	if (status < 300 && r->call.sunset) {
 		time_format_http(r->call.sunset, text);
 		MHD_add_response_header(m, "Sunset", text);
@@ -404,6 +509,19 @@ static enum MHD_Result send_ok(struct request *r)
 	return MHD_queue_response(r->mhd, 200, s->ok);
 }
 
+static struct MHD_Response *text_response(struct request *r, int status)
+{
+	size_t n = r->call.reply.len;
+	char *data = buf_take(&r->call.reply);
+	struct MHD_Response *m = MHD_create_response_from_buffer(n, data, MHD_RESPMEM_MUST_FREE);
+
+	if (!m)
+		free(data);
+	else if (status < 300 && r->route && (r->route->flags & ROUTE_ETAG))
+		add_etag(m, data, n);
+	return m;
+}
+
 enum MHD_Result request_send(struct request *r)
 {
 	if (r->stream && r->err == LAPSE_OK)
@@ -413,20 +531,22 @@ enum MHD_Result request_send(struct request *r)
 			return send_ok(r);
 		buf_puts(&r->call.reply, CALL_OK_TEXT);
 	}
+	struct MHD_Response *m = NULL;
+	if (r->call.has_file && r->err == LAPSE_OK) {
+		m = download_new(r);
+		if (!m)
+			r->err = problem_set(
+				&r->call.problem, LAPSE_ELIMIT, NULL,
+				"too many uploads and downloads are under way (transfers_max)");
+	}
 	const char *type = r->call.content_type ? r->call.content_type : "application/json";
 	int status = r->err < 0 ? write_error(r, &type) : r->call.status;
-	size_t n = r->call.reply.len;
-	char *data = buf_take(&r->call.reply);
-	struct MHD_Response *m = MHD_create_response_from_buffer(n, data, MHD_RESPMEM_MUST_FREE);
-
+	if (!m)
+		m = text_response(r, status);
 	server_count_reply(r->server, r, status);
-	if (!m) {
-		free(data);
+	if (!m)
 		return MHD_NO;
-	}
 	MHD_add_response_header(m, "Content-Type", type);
-	if (status < 300 && r->route && (r->route->flags & ROUTE_ETAG))
-		add_etag(m, data, n);
 	add_headers(r, m, status);
 	enum MHD_Result result = MHD_queue_response(r->mhd, (unsigned)status, m);
 	MHD_destroy_response(m);

@@ -2,12 +2,13 @@
 /*
  * A request: from the first header to the last byte of its answer.
  *
- * States:  RECEIVING → QUEUED → (WAITING → QUEUED)* → ANSWERED
+ * States:  RECEIVING → (STORING →) QUEUED → (WAITING → QUEUED)* → ANSWERED
  * RECEIVING belongs to libmicrohttpd; when the body is complete the connection is suspended and the
  * request QUEUED for the next turn (http/turn.c). A handler that waits makes it WAITING: parked on
  * a key, awaiting a wake(), or on a worker thread. ANSWERED resumes the connection, and
  * libmicrohttpd takes the reply. What a route's quick handler can answer goes from RECEIVING to
- * ANSWERED at once.
+ * ANSWERED at once. A streamed body (http/upload.h) makes it STORING until a worker has made it
+ * durable.
  */
 #ifndef LAPSE_HTTP_REQUEST_H
 #define LAPSE_HTTP_REQUEST_H
@@ -23,7 +24,13 @@
 
 #define REQUEST_MAGIC 0x4c525145u
 
-enum request_state { REQUEST_RECEIVING, REQUEST_QUEUED, REQUEST_WAITING, REQUEST_ANSWERED };
+enum request_state {
+	REQUEST_RECEIVING,
+	REQUEST_STORING,
+	REQUEST_QUEUED,
+	REQUEST_WAITING,
+	REQUEST_ANSWERED
+};
 
 struct server;
 struct connection;
@@ -45,19 +52,21 @@ struct request {
 	bool counted;     /* among the busy ones */
 	bool close_after; /* do not keep the connection alive */
 	bool writes;      /* a read that has found something to write */
+	bool has_key;     /* an Idempotency-Key: `idempotency` is filled */
+	bool replayed;    /* the reply is the first answer again */
 
 	struct buf body;
-	int64_t dropped;      /* bytes beyond the limit that were read and forgotten */
-	int err;              /* what the reply is about; LAPSE_OK = the handler's own */
-	int result;           /* of the last run of the handler */
-	lapse_us complete;    /* monotonic: when the request was whole */
-	struct list link;     /* in the server's queue, or among those that wait */
-	struct waiter waiter; /* while parked */
+	struct upload *upload; /* a streamed body; NULL on other routes */
+	int64_t dropped;       /* bytes beyond the limit that were read and forgotten */
+	int err;               /* what the reply is about; LAPSE_OK = the handler's own */
+	int result;            /* of the last run of the handler */
+	lapse_us complete;     /* monotonic: when the request was whole */
+	struct list link;      /* in the server's queue, or among those that wait */
+	struct waiter waiter;  /* while parked */
 	struct park_timer *timer;
 	uv_work_t work;
 
 	struct idempotency idempotency;
-	bool has_key, replayed;
 
 	/* For streams, which outlive the moment their caller was checked. */
 	const char *token; /* its prefix; NULL = trusted without one */
@@ -81,8 +90,18 @@ void request_free(struct request *r);
 /* Gives back the requests that were kept for later ones. */
 void requests_done(struct server *s);
 
-/* A piece of the body. False = stop reading, close the connection. */
-bool request_receive(struct request *r, const char *data, size_t n);
+/* Whether an error that is known before the body came is answered at once. */
+bool request_answers_early(const struct request *r);
+
+/* A piece of the body; *n becomes what could not be taken yet. False = stop reading, close the
+ * connection. */
+bool request_receive(struct request *r, const char *data, size_t *n);
+
+/* Counts bytes that are read only so that the client gets its answer. False = enough of it. */
+bool request_forget(struct request *r, size_t n);
+
+/* A streamed body is durable, or failed: into the next turn, or answered. */
+void request_stored(struct request *r);
 
 /* The body is complete: tries the quick way, which makes it ANSWERED, or decodes it. Errors are
  * kept in r->err. */

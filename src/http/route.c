@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attachment/api.h"
 #include "engine/api.h"
 #include "http/openapi.h"
 #include "http/probe.h"
@@ -89,6 +90,30 @@ const struct route ROUTES[] = {
 	{ "POST", "/v1/mailboxes/{id}/send", CALLER_ANY, BODY_JSON, TX_WRITE, ROUTE_CREATES,
 	  mailbox_api_send, NULL, MAILBOX_SEND_BODY, &SHAPE_SENT,
 	  "Send a mail from a mailbox", NULL },
+	{ "POST", "/v1/attachments", CALLER_ANY, BODY_STREAM, TX_WRITE, ROUTE_CREATES,
+	  attachment_api_upload, ATTACHMENT_UPLOAD_QUERY, NULL, &SHAPE_ATTACHMENT,
+	  "Stage the bytes of the body", &ATTACHMENT_UPLOAD_QUICK },
+	{ "POST", "/v1/attachments/stage", CALLER_ADMIN, BODY_JSON, TX_WRITE, ROUTE_CREATES,
+	  attachment_api_stage, NULL, ATTACHMENT_STAGE_BODY, &SHAPE_ATTACHMENT,
+	  "Stage a file of this host", NULL },
+	{ "GET", "/v1/attachments", CALLER_ANY, BODY_NONE, TX_READ, 0,
+	  attachment_api_list, PAGE_FIELDS, NULL, &SHAPE_ATTACHMENT_PAGE,
+	  "List attachments, newest first", NULL },
+	{ "GET", "/v1/attachments/metrics", CALLER_ANY, BODY_NONE, TX_READ, 0,
+	  attachment_api_metrics, NULL, NULL, &SHAPE_ATTACHMENT_METRICS,
+	  "How many attachments there are, and how large", NULL },
+	{ "POST", "/v1/attachments/cleanup", CALLER_ADMIN, BODY_NONE, TX_NONE, 0,
+	  attachment_api_cleanup, NULL, NULL, &SHAPE_CLEANED,
+	  "Remove every expired attachment now", NULL },
+	{ "GET", "/v1/attachments/{checksum}", CALLER_ANY, BODY_NONE, TX_READ, ROUTE_ETAG,
+	  attachment_api_get, NULL, NULL, &SHAPE_ATTACHMENT,
+	  "Get what is known about an attachment", NULL },
+	{ "GET", "/v1/attachments/{checksum}/content", CALLER_ANY, BODY_NONE, TX_READ, ROUTE_CONTENT,
+	  attachment_api_content, NULL, NULL, NULL,
+	  "Download an attachment, or a part of it", NULL },
+	{ "DELETE", "/v1/attachments/{checksum}", CALLER_ANY, BODY_NONE, TX_WRITE, 0,
+	  attachment_api_delete, NULL, NULL, &SHAPE_ATTACHMENT_DELETED,
+	  "Delete an attachment", NULL },
 
 	{ "GET", "/v1/matrix", CALLER_ANY, BODY_NONE, TX_NONE, 0,
 	  matrix_api_get, NULL, NULL, &SHAPE_MATRIX,

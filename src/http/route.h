@@ -23,15 +23,17 @@ enum route_body {
 	BODY_JSON,     /* an object is required */
 	BODY_OPTIONAL, /* an object, or nothing */
 	BODY_MANY,     /* an array of objects, or lines of CSV */
+	BODY_STREAM,   /* bytes of any kind, stored as they come (http/upload.h) */
 };
 
 enum route_tx { TX_NONE, TX_READ, TX_WRITE };
 
 enum {
-	ROUTE_CREATES = 1, /* honours Idempotency-Key */
-	ROUTE_ETAG = 2,    /* answers one mutable resource */
-	ROUTE_STREAM = 8,  /* answers server-sent events */
-	ROUTE_CLEAN = 4,   /* fails only before its first write: needs no savepoint */
+	ROUTE_CREATES = 1,  /* honours Idempotency-Key */
+	ROUTE_ETAG = 2,     /* answers one mutable resource */
+	ROUTE_STREAM = 8,   /* answers server-sent events */
+	ROUTE_CONTENT = 16, /* answers bytes, or the part of them that Range asks for */
+	ROUTE_CLEAN = 4,    /* fails only before its first write: needs no savepoint */
 };
 
 struct route {

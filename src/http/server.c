@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "http/park.h"
+#include "http/reply.h"
 #include "http/request.h"
 #include "http/stream.h"
 #include "http/turn.h"
+#include "http/upload.h"
 
 #define SPARE_CONNECTIONS 64 /* beyond ours, so that a client too many gets 503 and not silence */
 #define PUMPS_MAX 8          /* turns before timers and signals get a look in */
@@ -48,12 +50,36 @@ static bool peer_is_loopback(struct MHD_Connection *mhd)
 	return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
 }
 
+static void begin_deadline(struct connection *c, lapse_us now)
+{
+	c->since = now;
+	list_remove(&c->link);
+	list_append(&c->server->connections, &c->link);
+}
+
 static void await_request(struct connection *c)
 {
 	c->asking = false;
-	c->since = c->server->pumped;
-	list_remove(&c->link);
-	list_append(&c->server->connections, &c->link);
+	begin_deadline(c, c->server->pumped);
+}
+
+void server_progress(struct request *r)
+{
+	if (list_is_linked(&r->connection->link))
+		begin_deadline(r->connection, r->server->pumped);
+}
+
+void server_suspend(struct request *r)
+{
+	list_remove(&r->connection->link);
+	MHD_suspend_connection(r->mhd);
+}
+
+void server_resume(struct request *r)
+{
+	begin_deadline(r->connection, now_us(r->server)); /* the last pump may be long ago */
+	MHD_resume_connection(r->mhd);
+	server_kick(r->server);
 }
 
 static void on_connection(void *arg, struct MHD_Connection *mhd, void **context,
@@ -109,6 +135,26 @@ static void say_timeout(const struct connection *c, int fd)
 		send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* An answer cannot be queued in the middle of a body: it goes to the socket directly, and the
+ * connection is closed. Over TLS the client sees only that. */
+void server_say_error(struct request *r)
+{
+	struct buf CLEANUP(buf_done) body = { 0 }, text = { 0 };
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+	int status = http_status_of((enum lapse_error)r->err);
+
+	server_count_reply(r->server, r, status);
+	if (r->server->tls)
+		return;
+	http_write_error(&body, (enum lapse_error)r->err, &r->call.problem, false);
+	buf_printf(&text,
+		   "HTTP/1.1 %d Refused\r\nConnection: close\r\nContent-Type: application/json\r\n"
+		   "Content-Length: %zu\r\n\r\n%s",
+		   status, body.len, buf_text(&body));
+	send(info->connect_fd, text.data, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 static void end_late(struct server *s)
 {
 	lapse_us limit = s->pumped - s->engine->settings->request_timeout_ms * 1000;
@@ -150,7 +196,12 @@ static enum MHD_Result complete_request(struct server *s, struct request *r)
 	}
 	r->suspended = true;
 	MHD_suspend_connection(r->mhd);
-	turn_enqueue(s, r);
+	if (r->upload) {
+		r->state = REQUEST_STORING;
+		upload_complete(r);
+	} else {
+		turn_enqueue(s, r);
+	}
 	return MHD_YES;
 }
 
@@ -167,15 +218,14 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
 		begin_request(s, r);
 		/* Answered at once; everything else waits for its body, so that the connection
 		 * lives. */
-		return r->err == LAPSE_ETOOLARGE || r->err == LAPSE_EHEADERS
-			       ? complete_request(s, r)
-			       : MHD_YES;
+		if (!request_answers_early(r))
+			return MHD_YES;
+		r->close_after = true;
+		return complete_request(s, r);
 	}
 	assert(r->magic == REQUEST_MAGIC);
 	if (*data_size > 0) {
-		bool go_on = request_receive(r, data, *data_size);
-		*data_size = 0;
-		return go_on ? MHD_YES : MHD_NO;
+		return request_receive(r, data, data_size) ? MHD_YES : MHD_NO;
 	}
 	if (r->state == REQUEST_RECEIVING)
 		return complete_request(s, r);
@@ -315,6 +365,7 @@ int server_start(struct server *s, const struct server_config *config, struct pr
 	uv_timer_init(s->loop, &s->timer);
 	turn_init(s);
 	streams_init(s);
+	transfers_init(s);
 	uv_poll_init(s->loop, &s->poll, info->epoll_fd);
 	uv_poll_start(&s->poll, UV_READABLE, on_readable);
 	return LAPSE_OK;
@@ -340,8 +391,8 @@ bool server_is_crowded(const struct server *s)
 
 bool server_is_idle(const struct server *s)
 {
-	return s->busy == 0 && !s->engine->syncing && streams_are_idle(s) &&
-	       list_empty(&s->queue) && list_empty(&s->waiting);
+	return s->busy == 0 && s->transfers.jobs == 0 && !s->engine->syncing &&
+	       streams_are_idle(s) && list_empty(&s->queue) && list_empty(&s->waiting);
 }
 
 void server_stop(struct server *s)
@@ -351,6 +402,7 @@ void server_stop(struct server *s)
 	uv_close((uv_handle_t *)&s->poll, NULL);
 	uv_close((uv_handle_t *)&s->timer, NULL);
 	turn_done(s);
+	transfers_done(s);
 	MHD_stop_daemon(s->mhd);
 	if (s->ok)
 		MHD_destroy_response(s->ok);
@@ -416,6 +468,8 @@ void server_write_metrics(const struct server *s, struct buf *out)
 	write_route_metrics(s, METRIC_HTTP_SECONDS, out);
 	metrics_family(out, METRIC_HTTP_CONNECTIONS);
 	metrics_sample(out, METRIC_HTTP_CONNECTIONS, "", s->connections_count);
+	metrics_family(out, METRIC_TRANSFERS);
+	metrics_sample(out, METRIC_TRANSFERS, "", s->transfers.count);
 	streams_write_metrics(s, out);
 	metrics_family(out, METRIC_COMMIT_BATCH);
 	metrics_histogram(out, METRIC_COMMIT_BATCH, "", HISTOGRAM_REQUESTS, &s->commit_batch);

@@ -11,8 +11,9 @@
  * server_is_idle(); server_stop() closes what is left.
  *
  * Slow and idle clients: a connection has request_timeout_ms from its start, or from its last
- * answer, to complete its next request. Connections are kept in a list by that time, so looking
- * for late ones costs nothing.
+ * answer, to complete its next request; an upload begins anew with each sign of progress
+ * (http/upload.h). Connections are kept in a list by that time, so looking for late ones costs
+ * nothing.
  */
 #ifndef LAPSE_HTTP_SERVER_H
 #define LAPSE_HTTP_SERVER_H
@@ -23,6 +24,7 @@
 #include "base/list.h"
 #include "engine/engine.h"
 #include "http/route.h"
+#include "http/transfer.h"
 
 #define STATUS_MAX 24 /* different statuses a route can have answered */
 
@@ -68,6 +70,7 @@ struct server {
 	lapse_us last_turn; /* monotonic: when requests last used the store */
 	int64_t busy;       /* requests complete and not answered to the end */
 
+	struct transfers transfers;
 	struct streams *streams;
 	struct list spare; /* requests to be used again */
 	int spare_count;
@@ -101,6 +104,10 @@ struct request;
 struct turn;
 void server_kick(struct server *s);
 void server_pump(struct server *s);
+void server_suspend(struct request *r);   /* its body: no more of it, and no deadline, until */
+void server_resume(struct request *r);    /* there is room again */
+void server_progress(struct request *r);  /* its body comes on: the deadline begins anew */
+void server_say_error(struct request *r); /* the error, to one that does not stop sending */
 void server_count_reply(struct server *s, const struct request *r, int status);
 void server_log_failed_turn(struct server *s, int err);
 void server_write_metrics(const struct server *s, struct buf *out);

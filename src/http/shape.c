@@ -84,6 +84,17 @@ const struct shape SHAPE_MAIL_PAGE = { "MailPage", FIELDS(PAGE(&MAIL_ITEM)) };
 const struct shape SHAPE_MAIL = { "Mail", FIELDS(
 	MAIL_HEAD, NULLABLE("body", SHAPE_TEXT), NULLABLE("html", SHAPE_TEXT), BOOL("truncated")) };
 const struct shape SHAPE_SENT = { "Sent", FIELDS(TEXT("message_id"), TEXT("status")) };
+const struct shape SHAPE_ATTACHMENT = { "Attachment", FIELDS(
+	TEXT("checksum"), TEXT("name"), INT("size"), BOOL("persist"),
+	{ "ttl_ms", SHAPE_TTL, 0, NULL }, TIME("inserted_at"), NULLABLE("expires_at", SHAPE_TIME),
+	BOOL("cached")) };
+const struct shape SHAPE_ATTACHMENT_PAGE = { "AttachmentPage", FIELDS(PAGE(&SHAPE_ATTACHMENT)) };
+const struct shape SHAPE_ATTACHMENT_METRICS = { "AttachmentMetrics", FIELDS(
+	INT("total_count"), INT("total_bytes"), INT("persistent_count"), INT("persistent_bytes"),
+	INT("expirable_count"), INT("expirable_bytes")) };
+const struct shape SHAPE_CLEANED = { "Cleaned", FIELDS(INT("count"), INT("bytes")) };
+const struct shape SHAPE_ATTACHMENT_DELETED = { "AttachmentDeleted", FIELDS(
+	TEXT("checksum"), BOOL("deleted")) };
 
 static const struct shape BOUND = { "Bound", FIELDS(
 	TEXT("table"), TEXT("scheduler"), TEXT("bounded_by"), TEXT("due_when"),
@@ -148,6 +159,12 @@ static void write_field(struct buf *out, const struct shape_field *f)
 	};
 
 	json_begin(out, '{');
+	if (f->kind == SHAPE_TTL) {
+		json_put_raw(out, "oneOf",
+			     "[{\"type\":\"integer\"},{\"const\":\"" TTL_INFINITY "\"}]");
+		json_end(out, '}');
+		return;
+	}
 	write_type(out, types[f->kind], f->flags);
 	if (f->kind == SHAPE_ID)
 		json_put_text(out, "pattern", "^[0-9a-f]{16}$");

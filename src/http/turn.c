@@ -16,7 +16,7 @@ void turn_enqueue(struct server *s, struct request *r)
 	server_kick(s);
 }
 
-static void answer(struct request *r, int err)
+void turn_answer(struct request *r, int err)
 {
 	r->err = err;
 	r->state = REQUEST_ANSWERED;
@@ -115,7 +115,7 @@ static void conclude(struct request *r)
 	if (r->result == CALL_AGAIN || r->result == CALL_NEEDS_WRITE)
 		turn_enqueue(r->server, r);
 	else
-		answer(r, r->result);
+		turn_answer(r, r->result);
 }
 
 static void conclude_all(struct request *const *batch, size_t n)
@@ -131,7 +131,7 @@ static void fail_all(struct request *const *batch, size_t n, int err)
 		if (r->state == REQUEST_WAITING)
 			park_stop(r);
 		r->call.problem = (struct problem){ 0 };
-		answer(r, err);
+		turn_answer(r, err);
 	}
 }
 

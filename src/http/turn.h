@@ -21,6 +21,9 @@ struct request;
 /* Puts a complete request into the next turn. */
 void turn_enqueue(struct server *s, struct request *r);
 
+/* Gives a request its answer, an error or what its handler wrote. */
+void turn_answer(struct request *r, int err);
+
 /* Runs what is queued, at most a bounded number. False = there was nothing it could do: the queue
  * is empty, or waits for the sync of the turn before. */
 bool turn_run(struct server *s);

@@ -90,7 +90,8 @@ static void keep_result(struct lapse_store *s, const struct sweep *w)
 						.pruned = w->total,
 						.duration_us = w->ended - w->started,
 						.tables = s->tables,
-						.tables_count = n };
+						.tables_count = n,
+						.bytes = w->bytes };
 }
 
 int lapse_sweep(struct lapse_store *store, const char *scheduler, bool dry_run,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "attachment/rules.h"
 #include "lib/check.h"
 #include "provider/open.h"
 #include "rooms.h"
@@ -184,6 +185,10 @@ static int check_settings(struct lapse_store *s, struct problem *p)
 		return problem_set(p, LAPSE_EINVAL, "sqlite_synchronous",
 				   "sqlite_synchronous: must be full or off, not '%.30s'",
 				   x->sqlite_synchronous);
+	if (!attachment_roots_are_valid(x->attachment_stage_roots))
+		return problem_set(p, LAPSE_EINVAL, "attachment_stage_roots",
+				   "attachment_stage_roots: each must be an absolute path, with : "
+				   "between them");
 	return settings_check(x, p);
 }
 

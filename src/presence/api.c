@@ -185,7 +185,7 @@ static int beat_quickly(struct call *c)
 	return answer_ok(c);
 }
 
-const struct quick PRESENCE_BEAT_QUICK = { beat_quickly, look_ahead };
+const struct quick PRESENCE_BEAT_QUICK = { beat_quickly, look_ahead, NULL };
 
 /* Many of them */
 
@@ -345,7 +345,7 @@ static int beats_quickly(struct call *c)
 	return answer_accepted(c, (int64_t)count);
 }
 
-const struct quick PRESENCE_BEATS_QUICK = { beats_quickly, NULL };
+const struct quick PRESENCE_BEATS_QUICK = { beats_quickly, NULL, NULL };
 
 /* Agents */
 

@@ -166,6 +166,23 @@ class Client:
     def claim(self, agent, **body):
         return self.post(f"/v1/agents/{q(agent)}/messages/claim", body)
 
+    def upload(self, content, headers=None, **query):
+        """The answer to staging these bytes; `query` is name, persist and ttl_ms."""
+        return self.request("POST", "/v1/attachments", body=content, query=query, headers=headers)
+
+    def stage(self, content, **query):
+        return self.upload(content, **query).ok(201)
+
+    def attachment(self, checksum):
+        return self.get(f"/v1/attachments/{checksum}")
+
+    def content(self, checksum, **headers):
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.get(f"/v1/attachments/{checksum}/content", headers=named)
+
+    def attachments(self):
+        return list(self.pages("/v1/attachments", limit=100))
+
     def stats(self):
         """agent → its line of the statistics."""
         return {row["agent_id"]: row for row in self.pages("/v1/messages/stats", limit=100)}

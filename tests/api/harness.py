@@ -135,6 +135,8 @@ class Daemon:
         env["TZ"] = "UTC"
         if self.faketime or self.clock:
             env["LD_PRELOAD"] = faketime_preload()
+            # Else the sanitizer's allocator asks for the time, and libfaketime allocates to tell it.
+            env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":allocator_release_to_os_interval_ms=-1"
             env.update(self.clock.environment() if self.clock
                        else {"FAKETIME": self.faketime, **MONOTONIC_AS_IT_IS})
         env.update(self.env)

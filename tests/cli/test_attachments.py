@@ -15,12 +15,6 @@ DATA = os.urandom(3_000_000)
 CHECKSUM = hashlib.sha256(DATA).hexdigest()
 
 
-@pytest.fixture(autouse=True)
-def needs_attachments(shared):
-    if requests.get(shared.url + "/v1/attachments", timeout=LIMIT_S).status_code == 404:
-        pytest.skip("this lapsed has no attachments yet")
-
-
 @pytest.fixture
 def own(start):
     return Lapse(start().url)

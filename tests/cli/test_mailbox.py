@@ -8,12 +8,6 @@ import requests
 from runner import LIMIT_S, Lapse
 
 
-@pytest.fixture(autouse=True)
-def needs_mailboxes(shared):
-    if requests.get(shared.url + "/v1/mailboxes", timeout=LIMIT_S).status_code == 404:
-        pytest.skip("this lapsed has no mailboxes yet")
-
-
 @pytest.fixture
 def own(start):
     return Lapse(start().url)

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/transfer.h"
+
+#include "http/download.h"
+#include "http/server.h"
+#include "http/upload.h"
+
+#define ROUND_MS 200 /* how exactly clients that went or are stuck are noticed */
+
+static void on_round(uv_timer_t *t)
+{
+	struct transfers *all = CONTAINER_OF(t, struct transfers, timer);
+	struct server *s = CONTAINER_OF(all, struct server, transfers);
+	lapse_us now = clock_mono(s->engine->clock);
+
+	for (struct list *l = all->uploads.next; l != &all->uploads; l = l->next)
+		upload_look(l);
+	for (struct list *l = all->downloads.next; l != &all->downloads; l = l->next)
+		download_look(l, now);
+	if (list_empty(&all->uploads) && list_empty(&all->downloads))
+		uv_timer_stop(t);
+}
+
+bool transfers_take_place(struct server *s)
+{
+	if (s->transfers.count >= s->engine->settings->transfers_max)
+		return false;
+	s->transfers.count++;
+	return true;
+}
+
+void transfers_watch(struct server *s)
+{
+	if (!uv_is_active((uv_handle_t *)&s->transfers.timer))
+		uv_timer_start(&s->transfers.timer, on_round, ROUND_MS, ROUND_MS);
+}
+
+void transfers_init(struct server *s)
+{
+	list_init(&s->transfers.uploads);
+	list_init(&s->transfers.downloads);
+	uv_timer_init(s->loop, &s->transfers.timer);
+}
+
+void transfers_done(struct server *s)
+{
+	uv_close((uv_handle_t *)&s->transfers.timer, NULL);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Uploads and downloads as the server sees them: how many there may be, and a round that looks at
+ * those under way, because libmicrohttpd does not notice every client that left, and none that
+ * takes nothing.
+ */
+#ifndef LAPSE_HTTP_TRANSFER_H
+#define LAPSE_HTTP_TRANSFER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <uv.h>
+
+#include "base/list.h"
+
+struct server;
+
+struct transfers {
+	int64_t count;         /* those that have a place among transfers_max */
+	int64_t jobs;          /* of theirs, that workers have */
+	struct list uploads;   /* struct upload whose body is not complete */
+	struct list downloads; /* struct download */
+	uv_timer_t timer;      /* the round, while there is something to look at */
+};
+
+void transfers_init(struct server *s);
+void transfers_done(struct server *s);
+
+/* Takes one of transfers_max places; the caller gives it back by counting down. */
+bool transfers_take_place(struct server *s);
+
+/* Something was added to one of the lists. */
+void transfers_watch(struct server *s);
+
+#endif

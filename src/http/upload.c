@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/upload.h"
+
+#include <assert.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "http/request.h"
+#include "http/server.h"
+#include "http/turn.h"
+#include "store/blob.h"
+
+#define SMALL_BYTES ((size_t)64 << 10) /* a body up to this is stored by one job */
+#define PIECE_BYTES ((size_t)256 << 10)
+#define FIRST_BYTES ((size_t)4 << 10) /* a piece begins with so many and doubles */
+
+struct piece {
+	char *data;
+	size_t len, cap;
+};
+
+struct upload {
+	struct list link; /* in transfers.uploads until it is complete */
+	struct server *server;
+	struct request *request; /* NULL once nobody waits for it */
+	struct blob blob;        /* the worker's while `busy` */
+	struct piece pieces[2];
+	int filling;   /* the piece that takes what comes; the other one is written, or empty */
+	bool large;    /* it has a place among the transfers, and pieces of full size */
+	bool busy;     /* a job is under way */
+	bool starved;  /* both pieces are full: the connection is suspended */
+	bool complete; /* the last byte has come */
+	bool finished; /* the file is durable, or never will be */
+	int64_t received, marked; /* bytes; at the last sign of progress */
+
+	/* The job. */
+	uv_work_t work;
+	struct piece *writing;
+	bool last;
+	int err;
+	struct problem problem;
+};
+
+static int too_many(struct problem *p)
+{
+	return problem_set(p, LAPSE_ELIMIT, NULL,
+			   "too many uploads and downloads are under way (transfers_max)");
+}
+
+static bool take_place(struct upload *u)
+{
+	u->large = u->large || transfers_take_place(u->server);
+	return u->large;
+}
+
+int upload_begin(struct request *r, int64_t length)
+{
+	struct server *s = r->server;
+	const struct settings *set = s->engine->settings;
+	struct upload *u;
+
+	if (length > set->attachment_max_bytes)
+		return problem_set(&r->call.problem, LAPSE_ETOOLARGE, "body",
+				   "an attachment may have %lld bytes (attachment_max_bytes)",
+				   (long long)set->attachment_max_bytes);
+	u = mem_zalloc(1, sizeof(*u));
+	list_init(&u->link);
+	u->server = s;
+	if (length > (int64_t)SMALL_BYTES && !take_place(u)) {
+		free(u);
+		return too_many(&r->call.problem);
+	}
+	u->request = r;
+	r->upload = u;
+	list_append(&s->transfers.uploads, &u->link);
+	transfers_watch(s);
+	blob_init(&u->blob, set->data_dir, id_next(&s->engine->ids, clock_wall(s->engine->clock)),
+		  set->attachment_max_bytes, strcmp(set->sqlite_synchronous, "off") != 0);
+	return LAPSE_OK;
+}
+
+/* Letting go */
+
+static void discard(uv_work_t *w) /* on a worker */
+{
+	blob_discard(&CONTAINER_OF(w, struct upload, work)->blob);
+}
+
+static void free_upload(uv_work_t *w, int status)
+{
+	(void)status;
+	free(CONTAINER_OF(w, struct upload, work));
+}
+
+static void free_pieces(struct upload *u)
+{
+	for (int i = 0; i < 2; i++) {
+		free(u->pieces[i].data);
+		u->pieces[i] = (struct piece){ 0 };
+	}
+	u->server->transfers.count -= u->large;
+	u->large = false;
+}
+
+static void dispose(struct upload *u)
+{
+	free_pieces(u);
+	if (u->blob.fd >= 0 && !u->blob.kept) {
+		uv_queue_work(u->server->loop, &u->work, discard, free_upload);
+		return;
+	}
+	blob_discard(&u->blob); /* only closes it */
+	free(u);
+}
+
+void upload_drop(struct upload *u)
+{
+	u->request = NULL;
+	list_remove(&u->link);
+	if (!u->busy) /* else its job does it at its end */
+		dispose(u);
+}
+
+void upload_discard(struct server *s, struct blob *b)
+{
+	struct upload *u = mem_zalloc(1, sizeof(*u));
+
+	u->server = s;
+	u->blob = *b;
+	dispose(u);
+}
+
+/* Jobs */
+
+static void store(uv_work_t *w) /* on a worker */
+{
+	struct upload *u = CONTAINER_OF(w, struct upload, work);
+	const struct piece *piece = u->writing;
+
+	u->err = blob_write(&u->blob, piece->data, piece->len, &u->problem);
+	if (u->err == LAPSE_OK && u->last)
+		u->err = blob_finish(&u->blob, &u->problem);
+}
+
+static void on_stored(uv_work_t *w, int status);
+
+static void start_job(struct upload *u)
+{
+	u->busy = true;
+	u->writing = &u->pieces[u->filling];
+	u->last = u->complete;
+	u->filling = !u->filling;
+	u->server->transfers.jobs++;
+	uv_queue_work(u->server->loop, &u->work, store, on_stored);
+}
+
+/* The first error is the request's; what still comes of the body is read and forgotten. */
+static void note_error(struct upload *u)
+{
+	struct request *r = u->request;
+
+	if (u->err == LAPSE_OK || r->err < 0)
+		return;
+	r->err = u->err;
+	r->call.problem = u->problem;
+}
+
+static void finish(struct upload *u)
+{
+	struct request *r = u->request;
+
+	u->finished = true;
+	free_pieces(u);
+	if (r->err == LAPSE_OK)
+		r->call.upload = &u->blob;
+	request_stored(r);
+}
+
+static void on_stored(uv_work_t *w, int status)
+{
+	struct upload *u = CONTAINER_OF(w, struct upload, work);
+
+	(void)status;
+	u->busy = false;
+	u->server->transfers.jobs--;
+	u->writing->len = 0;
+	if (!u->request) {
+		dispose(u);
+		return;
+	}
+	note_error(u);
+	if (u->last || (u->complete && u->err < 0))
+		finish(u);
+	else if (u->complete)
+		start_job(u);
+	else if (u->starved) {
+		u->starved = false;
+		server_resume(u->request);
+	}
+}
+
+void upload_complete(struct request *r)
+{
+	struct upload *u = r->upload;
+
+	u->complete = true;
+	list_remove(&u->link);
+	if (!u->busy)
+		start_job(u);
+}
+
+/* Receiving */
+
+static void reserve(struct piece *piece, size_t n, size_t max)
+{
+	if (piece->cap >= n)
+		return;
+	size_t cap = piece->cap ? piece->cap : FIRST_BYTES;
+	while (cap < n)
+		cap *= 2;
+	piece->cap = cap < max ? cap : max;
+	piece->data = mem_realloc(piece->data, piece->cap);
+}
+
+static void starve(struct upload *u)
+{
+	u->starved = true;
+	server_suspend(u->request);
+}
+
+/* Makes room by giving the full piece to the worker. False = there is none now. */
+static bool make_room(struct upload *u)
+{
+	struct request *r = u->request;
+
+	if (!u->large && !take_place(u)) {
+		r->err = too_many(&r->call.problem);
+		return false;
+	}
+	if (u->pieces[u->filling].len < PIECE_BYTES)
+		return true; /* it was a small one */
+	if (u->busy) {
+		starve(u);
+		return false;
+	}
+	start_job(u);
+	return true;
+}
+
+static size_t fill(struct upload *u, const char *data, size_t n)
+{
+	struct piece *piece = &u->pieces[u->filling];
+	size_t max = u->large ? PIECE_BYTES : SMALL_BYTES;
+	size_t k = n < max - piece->len ? n : max - piece->len;
+
+	if (k == 0)
+		return 0;
+	reserve(piece, u->large ? max : piece->len + k, max);
+	memcpy(piece->data + piece->len, data, k);
+	piece->len += k;
+	return k;
+}
+
+static void note_progress(struct upload *u)
+{
+	if (u->received - u->marked < UPLOAD_PROGRESS_BYTES)
+		return;
+	u->marked = u->received;
+	server_progress(u->request);
+}
+
+bool upload_receive(struct request *r, const char *data, size_t *n)
+{
+	struct upload *u = r->upload;
+	size_t left = *n;
+
+	assert(!u->starved && !u->complete);
+	if (r->server->stopping)
+		return false;
+	while (left > 0 && r->err == LAPSE_OK) {
+		size_t k = fill(u, data + (*n - left), left);
+		left -= k;
+		u->received += (int64_t)k;
+		if (u->received > u->blob.max)
+			r->err = problem_set(
+				&r->call.problem, LAPSE_ETOOLARGE, "body",
+				"an attachment may have %lld bytes (attachment_max_bytes)",
+				(long long)u->blob.max);
+		else if (left > 0 && !make_room(u))
+			break;
+	}
+	note_progress(u);
+	if (r->err < 0) {
+		bool go_on = request_forget(r, left);
+		*n = 0;
+		return go_on;
+	}
+	*n = left;
+	return true;
+}
+
+/* libmicrohttpd takes a short read for all there is and waits for an edge that came with it: a
+ * client that sent its last bytes and left would keep its memory until it is late. */
+void upload_look(struct list *link)
+{
+	struct upload *u = CONTAINER_OF(link, struct upload, link);
+	int fd = MHD_get_connection_info(u->request->mhd, MHD_CONNECTION_INFO_CONNECTION_FD)
+			 ->connect_fd;
+	char byte;
+
+	if (!u->starved && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+		shutdown(fd, SHUT_RDWR);
+}
