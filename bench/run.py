@@ -20,6 +20,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import agent_rows  # noqa: E402
+import file_rows  # noqa: E402
 import fleets  # noqa: E402
 import mailbox_rows  # noqa: E402
 import profile_post  # noqa: E402
@@ -31,7 +32,7 @@ from servers import BenchError, Load  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 DISK_FREE_MIN = 4 << 30
 #: name → function, in the order they run
-ROWS = {**message_rows.ROWS, **agent_rows.ROWS, **mailbox_rows.ROWS}
+ROWS = {**message_rows.ROWS, **agent_rows.ROWS, **mailbox_rows.ROWS, **file_rows.ROWS}
 
 
 @dataclasses.dataclass
@@ -52,11 +53,13 @@ class Scale:
     silence_s: int = 12  # what evicts an agent, where a row waits for it
     mailboxes: int = 100_000
     redis_lag_s: int = 60  # how long Redis is given to notice, all rounds together
+    large_bytes: int = 1 << 30  # of the file that is staged
+    small_files: int = 10_000
 
 
 QUICK = Scale(rounds=1, warm_s=0.3, seconds=1.5, quiet_s=2, counted=1000, live_many=100_000,
-              due_many=100_000, prune_max_s=120, agents=100_000, silence_s=8,
-              mailboxes=5000, redis_lag_s=20)
+              due_many=100_000, prune_max_s=120, agents=100_000, silence_s=8, mailboxes=5000,
+              redis_lag_s=20, large_bytes=1 << 28, small_files=2000)
 
 
 class Bench:
@@ -71,6 +74,7 @@ class Bench:
         self.row = ""
         self.stores = {}
         self.known_fleet = None
+        self.large = None  # samples of a large file, for the rows that share them
         if not os.access(self.lapsed, os.X_OK):
             raise BenchError(f"{self.lapsed} is missing: run make first")
         shutil.rmtree(self.data, ignore_errors=True)

@@ -198,6 +198,65 @@ class Redis(Server):
         return int(re.search(rf"{name}:(\d+)", self.command("INFO"))[1])
 
 
+class Nginx(Server):
+    """nginx with WebDAV's PUT, as Debian builds it, its files on the same disk."""
+
+    name = "nginx"
+    CONFIG = """
+daemon off;
+worker_processes auto;
+pid {directory}/pid;
+error_log {directory}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    keepalive_requests 1000000;
+    client_body_temp_path {directory}/temp;
+    client_body_buffer_size 16k;
+    client_max_body_size 1g;
+    server {{
+        listen 127.0.0.1:{port};
+        root {directory}/files;
+        dav_methods PUT;
+    }}
+}}
+"""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        port = free_port()
+        self.root = os.path.join(directory, "files")
+        os.makedirs(self.root)
+        config = os.path.join(os.path.abspath(directory), "nginx.conf")
+        with open(config, "w", encoding="ascii") as out:
+            user = "user root;\n" if os.geteuid() == 0 else ""
+            out.write(user + self.CONFIG.format(directory=os.path.dirname(config), port=port))
+        self.start(["nginx", "-c", config, "-p", directory], stdout=subprocess.DEVNULL)
+        self.address = f"127.0.0.1:{port}"
+        self.await_ready(port)
+
+    def await_ready(self, port):
+        deadline = time.monotonic() + self.ready_max_s
+        while time.monotonic() < deadline and self.process.poll() is None:
+            try:
+                with socket.create_connection(("127.0.0.1", port)):
+                    return
+            except OSError:
+                time.sleep(0.05)
+        raise BenchError(f"nginx did not start\n{self.log_tail()}")
+
+    def cpu_s(self):
+        """The workers do the work: they are the master's children."""
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children", encoding="ascii") as all_of:
+            pids = all_of.read().split()
+        times = []
+        for pid in pids:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+                fields = stat.read().rpartition(")")[2].split()
+            times.append((int(fields[11]) / HZ, int(fields[12]) / HZ))
+        return tuple(map(sum, zip(*times)))
+
+
 def chunks(items, size):
     """Lists of at most `size` items, in order."""
     items = iter(items)
