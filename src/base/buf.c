@@ -45,13 +45,6 @@ void buf_puts(struct buf *b, const char *s)
 	buf_add(b, s, strlen(s));
 }
 
-void buf_putc(struct buf *b, char c)
-{
-	buf_reserve(b, 1);
-	b->data[b->len++] = c;
-	b->data[b->len] = '\0';
-}
-
 void buf_int(struct buf *b, int64_t n)
 {
 	char digits[24];

@@ -9,7 +9,9 @@
 /* A value follows another value exactly when the last byte ended one. */
 static void separate(struct buf *b)
 {
-	if (b->len > 0 && !strchr("{[:", b->data[b->len - 1]))
+	char last = b->len > 0 ? b->data[b->len - 1] : '{';
+
+	if (last != '{' && last != '[' && last != ':')
 		buf_putc(b, ',');
 }
 
@@ -64,14 +66,15 @@ static size_t plain_run(const char *s)
 
 static void put_quoted(struct buf *b, const char *s)
 {
+	size_t n = plain_run(s);
+
+	buf_reserve(b, n + 2); /* most texts are plain: this is all they need */
 	buf_putc(b, '"');
-	for (;;) {
-		size_t n = plain_run(s);
-		buf_add(b, s, n);
-		s += n;
-		if (*s == '\0')
-			break;
+	buf_add(b, s, n);
+	for (s += n; *s; s += n) {
 		put_escaped(b, (unsigned char)*s++);
+		n = plain_run(s);
+		buf_add(b, s, n);
 	}
 	buf_putc(b, '"');
 }

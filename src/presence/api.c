@@ -122,7 +122,8 @@ static bool says_only(const struct call *c, const struct profile *p)
 {
 	const char *at = skip(c->text, "{");
 
-	if (!p->plain || strlen(c->text) != c->text_len || !at || !(at = skip(at, "\"cluster_id\"")) || !(at = skip(at, ":")))
+	if (!p->plain || strlen(c->text) != c->text_len || !at ||
+	    !(at = skip(at, "\"cluster_id\"")) || !(at = skip(at, ":")))
 		return false;
 	if (*at++ != '"' || strncmp(at, p->cluster, p->cluster_len) != 0)
 		return false;

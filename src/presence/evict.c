@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "presence/presence.h"
 
-#define STEP_AGENTS 50 /* of one step; a failing one costs a second try of so many */
+#define STEP_AGENTS LEAVE_TOGETHER /* of one step; a failing one costs a second try of so many */
 #define FLUSH_EVERY_US INT64_C(3600000000)
 #define FLUSH_PAUSE_US 50000    /* between two slices of a flush */
 #define FLUSH_STOP_US 1000000   /* a clean stop flushes so long and no longer */
@@ -157,7 +157,8 @@ static void move_later(struct check *c, effect_fn *effect, uint32_t i, bool held
 	tx_effect(c->tx, effect, m);
 }
 
-static int settle_one(struct check *c, uint32_t i, int64_t *evicted)
+/* Whether the agent goes: 1 or 0. One that does not is moved where it waits. */
+static int judge_one(struct check *c, uint32_t i)
 {
 	const struct agent *a = fleet_at(c->fleet, i);
 	bool had_its_chance = a->flags & (AGENT_SUSPECT | AGENT_OVERDUE);
@@ -165,17 +166,44 @@ static int settle_one(struct check *c, uint32_t i, int64_t *evicted)
 
 	if (c->open && !had_its_chance) {
 		move_later(c, suspect_effect, i, false);
-		return LAPSE_OK;
+		return 0;
 	}
 	if (c->holds)
 		held = presence_is_held(c->tx, fleet_profile(c->fleet, i)->owner, agent_name(a));
 	if (held > 0)
 		move_later(c, park_effect, i, true);
-	if (held != 0)
-		return held < 0 ? held : LAPSE_OK;
+	return held < 0 ? held : !held;
+}
+
+static int evict_one(struct check *c, uint32_t i, int64_t *evicted)
+{
 	int r = presence_evict(c->tx, c->fleet, i, c->now, c->lines);
+
 	*evicted += r > 0;
 	return r < 0 ? r : LAPSE_OK;
+}
+
+/* Those without capabilities together, the others one by one. */
+static int settle_all(struct check *c, const uint32_t *agents, size_t n, int64_t *evicted)
+{
+	uint32_t bare[STEP_AGENTS];
+	size_t bare_count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int r = judge_one(c, agents[i]);
+		if (r > 0 && n > 1 && fleet_profile(c->fleet, agents[i])->is_bare) {
+			bare[bare_count++] = agents[i];
+			continue;
+		}
+		if (r > 0)
+			r = evict_one(c, agents[i], evicted);
+		if (r < 0)
+			return r;
+	}
+	*evicted += (int64_t)bare_count;
+	return bare_count ? presence_evict_together(c->tx, c->fleet, bare, bare_count, c->now,
+						    c->lines)
+			  : LAPSE_OK;
 }
 
 /* One step for `n` agents; all of them, or none and an error. */
@@ -184,8 +212,8 @@ static int settle_step(struct check *c, const uint32_t *agents, size_t n)
 	int64_t evicted = 0;
 	int r = tx_step_begin(c->tx);
 
-	for (size_t i = 0; r == LAPSE_OK && i < n; i++)
-		r = settle_one(c, agents[i], &evicted);
+	if (r == LAPSE_OK)
+		r = settle_all(c, agents, n, &evicted);
 	if (!db_in_transaction(c->tx->db)) /* a full disk, for one, takes everything with it */
 		return r < 0 ? r : LAPSE_EUNAVAILABLE;
 	if (r == LAPSE_OK)

@@ -26,6 +26,8 @@
 #include "presence/rules.h"
 
 #define AGENT_NAME_INLINE 18 /* bytes with the NUL; longer names are on the heap */
+#define SLAB_BITS 15
+#define SLAB_AGENTS (1u << SLAB_BITS) /* 2 MiB of them, a huge page */
 
 enum agent_flag {
 	AGENT_SUSPECT = 1,
@@ -57,6 +59,7 @@ struct profile {
 	const char *capabilities; /* a JSON array, sorted */
 	uint64_t metadata;        /* a hash of its JSON */
 	bool plain;               /* the cluster is the same in JSON as it is */
+	bool is_bare;             /* there are no capabilities */
 };
 
 /* What is kept about an agent beside its name and times. */
@@ -72,7 +75,11 @@ struct fleet {
 	uint32_t slabs_count;
 	uint32_t used; /* records handed out so far */
 	uint32_t free; /* first free one, linked by `chain` */
+
+	/* The hash table grows by a bucket at a time (linear hashing): buckets below the split have
+	 * been split already. Its mask is that of the next power of two. */
 	uint32_t *buckets;
+	uint32_t buckets_count, buckets_room;
 	uint32_t mask;
 	uint64_t seed;
 
@@ -96,12 +103,12 @@ struct fleet {
 };
 
 struct fleet *fleet_new(lapse_ms evict_after, lapse_ms check_ms, lapse_ms now);
-void fleet_free(struct fleet *f); /* takes NULL */
-void fleet_reserve(struct fleet *f, uint32_t agents);
+void fleet_free(struct fleet *f);                     /* takes NULL */
+void fleet_reserve(struct fleet *f, uint32_t agents); /* while it is empty: saves growing */
 
 static inline struct agent *fleet_at(const struct fleet *f, uint32_t i)
 {
-	return &f->slabs[i >> 14][i & 16383];
+	return &f->slabs[i >> SLAB_BITS][i & (SLAB_AGENTS - 1)];
 }
 
 static inline const char *agent_name(const struct agent *a)
@@ -112,6 +119,14 @@ static inline const char *agent_name(const struct agent *a)
 static inline const struct profile *fleet_profile(const struct fleet *f, uint32_t i)
 {
 	return f->by_index[fleet_at(f, i)->profile];
+}
+
+/* The bucket where agents with this hash are. */
+static inline uint32_t *fleet_bucket(const struct fleet *f, uint32_t hash)
+{
+	uint32_t b = hash & f->mask;
+
+	return &f->buckets[b < f->buckets_count ? b : b & f->mask >> 1];
 }
 
 /* Looking up. A scope is an owner, prepared once for many names. */
@@ -129,12 +144,12 @@ uint32_t fleet_find(const struct fleet *f, const char *owner, const char *name);
  * asked for in advance, the second when the first has had the time to come. */
 static inline void fleet_fetch_bucket(const struct fleet *f, uint32_t hash)
 {
-	__builtin_prefetch(&f->buckets[hash & f->mask]);
+	__builtin_prefetch(fleet_bucket(f, hash));
 }
 
 static inline void fleet_fetch_agent(const struct fleet *f, uint32_t hash)
 {
-	__builtin_prefetch(fleet_at(f, f->buckets[hash & f->mask]), 1);
+	__builtin_prefetch(fleet_at(f, *fleet_bucket(f, hash)), 1);
 }
 
 /* Adds an agent that is not there. `base` is not before that of any other. */
