@@ -20,10 +20,8 @@ void buf_clear(struct buf *b)
 		b->data[0] = '\0';
 }
 
-void buf_reserve(struct buf *b, size_t more)
+void buf_grow(struct buf *b, size_t more)
 {
-	if (b->cap - b->len >= more && b->data)
-		return;
 	size_t cap = b->cap ? b->cap * 2 : 256;
 	if (cap < b->len + more)
 		cap = b->len + more;

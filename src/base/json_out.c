@@ -64,19 +64,40 @@ static size_t plain_run(const char *s)
 	return (size_t)(p - s);
 }
 
+static void put_with_escapes(struct buf *b, const char *s)
+{
+	buf_putc(b, '"');
+	for (;;) {
+		size_t n = plain_run(s);
+		buf_add(b, s, n);
+		s += n;
+		if (*s == '\0')
+			break;
+		put_escaped(b, (unsigned char)*s++);
+	}
+	buf_putc(b, '"');
+}
+
+/* Bytes that need no escape, in quotes. */
+static void put_plain(struct buf *b, const char *s, size_t n)
+{
+	buf_reserve(b, n + 2);
+	char *out = b->data + b->len;
+	out[0] = '"';
+	memcpy(out + 1, s, n);
+	out[n + 1] = '"';
+	out[n + 2] = '\0';
+	b->len += n + 2;
+}
+
 static void put_quoted(struct buf *b, const char *s)
 {
 	size_t n = plain_run(s);
 
-	buf_reserve(b, n + 2); /* most texts are plain: this is all they need */
-	buf_putc(b, '"');
-	buf_add(b, s, n);
-	for (s += n; *s; s += n) {
-		put_escaped(b, (unsigned char)*s++);
-		n = plain_run(s);
-		buf_add(b, s, n);
-	}
-	buf_putc(b, '"');
+	if (s[n])
+		put_with_escapes(b, s);
+	else
+		put_plain(b, s, n);
 }
 
 void json_key(struct buf *b, const char *key)
@@ -122,7 +143,8 @@ void json_time(struct buf *b, lapse_ms t)
 		return;
 	}
 	time_format(t, text);
-	json_text(b, text);
+	separate(b);
+	put_plain(b, text, TIME_TEXT_LEN);
 }
 
 void json_id(struct buf *b, int64_t id)
@@ -130,7 +152,8 @@ void json_id(struct buf *b, int64_t id)
 	char text[ID_TEXT_LEN + 1];
 
 	id_format(id, text);
-	json_text(b, text);
+	separate(b);
+	put_plain(b, text, ID_TEXT_LEN);
 }
 
 void json_put_text(struct buf *b, const char *key, const char *s)

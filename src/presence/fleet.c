@@ -15,8 +15,9 @@
 
 #define FIRST_BUCKETS 1024
 #define FIRST_PROFILES 16
-#define HEAD 0u   /* the record that is the head of the list */
-#define PARKED 1u /* and of the parked ones */
+#define HEAD 0u               /* the record that is the head of the list */
+#define PARKED 1u             /* and of the parked ones */
+#define CATCH_UP_AGENTS 4096u /* at once: about half a millisecond of memory that is far away */
 
 /* Records */
 
@@ -420,9 +421,10 @@ lapse_ms fleet_deadline(const struct fleet *f)
 	return i ? presence_deadline(fleet_at(f, i)->base, f->evict_after) : LAPSE_NEVER;
 }
 
-static void move_mark(struct fleet *f, lapse_ms now)
+/* Passes agents that have become silent, up to so many. */
+static void move_mark(struct fleet *f, lapse_ms now, uint32_t most)
 {
-	while (f->mark != HEAD) {
+	while (f->mark != HEAD && !f->tripping && most-- > 0) {
 		struct agent *a = fleet_at(f, f->mark);
 		if (!presence_is_due(a->base, f->silent_after, now))
 			break;
@@ -434,16 +436,21 @@ static void move_mark(struct fleet *f, lapse_ms now)
 	}
 }
 
+uint32_t fleet_suspects(const struct fleet *f)
+{
+	return f->suspects + (f->tripping ? f->silent : 0);
+}
+
 enum breaker_step fleet_breaker(struct fleet *f, lapse_ms now)
 {
-	move_mark(f, now);
-	const struct breaker_view v = { f->opened_at, f->count, f->silent, f->suspects };
+	move_mark(f, now, UINT32_MAX);
+	const struct breaker_view v = { f->opened_at, f->count, f->silent, fleet_suspects(f) };
 	return breaker_judge(&v, f->evict_after, now);
 }
 
 enum breaker_step fleet_breaker_released(struct fleet *f, lapse_ms now)
 {
-	const struct breaker_view v = { LAPSE_NEVER, f->count, f->silent, f->suspects };
+	const struct breaker_view v = { LAPSE_NEVER, f->count, f->silent, fleet_suspects(f) };
 
 	return breaker_judge(&v, f->evict_after, now);
 }
@@ -451,7 +458,7 @@ enum breaker_step fleet_breaker_released(struct fleet *f, lapse_ms now)
 enum agent_fate fleet_fate(struct fleet *f, uint32_t i, lapse_ms now)
 {
 	const struct agent *a = fleet_at(f, i);
-	bool suspect = a->flags & AGENT_SUSPECT;
+	bool suspect = a->flags & AGENT_SUSPECT || (f->tripping && a->flags & AGENT_SILENT);
 
 	if (!presence_is_due(a->base, f->evict_after, now))
 		return suspect ? AGENT_SUSPECTED : AGENT_STAYS;
@@ -459,8 +466,8 @@ enum agent_fate fleet_fate(struct fleet *f, uint32_t i, lapse_ms now)
 	if (step == BREAKER_RELEASES)
 		step = fleet_breaker_released(f, now);
 	bool open = step == BREAKER_TRIPS || step == BREAKER_STAYS_OPEN;
-	return agent_judge(a->base, suspect || (a->flags & AGENT_OVERDUE), open, f->evict_after,
-			   now);
+	bool had_its_chance = a->flags & (AGENT_SUSPECT | AGENT_OVERDUE);
+	return agent_judge(a->base, had_its_chance, open, f->evict_after, now);
 }
 
 void fleet_suspect(struct fleet *f, uint32_t i, lapse_ms now)
@@ -470,17 +477,48 @@ void fleet_suspect(struct fleet *f, uint32_t i, lapse_ms now)
 	enqueue(f, i, now);
 }
 
-void fleet_trip(struct fleet *f, lapse_ms now)
+/* Those who are silent stand first. */
+static void make_suspects(struct fleet *f, uint32_t most)
 {
 	uint32_t i = fleet_first(f), next;
 
-	move_mark(f, now);
-	f->opened_at = now;
-	for (; f->silent > 0; i = next) {
+	for (; f->silent > 0 && most > 0; i = next) {
 		next = fleet_at(f, i)->next;
-		if (fleet_at(f, i)->flags & AGENT_SILENT)
-			fleet_suspect(f, i, now);
+		if (!(fleet_at(f, i)->flags & AGENT_SILENT))
+			continue;
+		fleet_suspect(f, i, f->opened_at);
+		most--;
 	}
+	f->tripping = f->silent > 0;
+}
+
+void fleet_trip(struct fleet *f, lapse_ms now)
+{
+	move_mark(f, now, UINT32_MAX);
+	f->opened_at = now;
+	make_suspects(f, CATCH_UP_AGENTS);
+}
+
+void fleet_release(struct fleet *f)
+{
+	f->opened_at = LAPSE_NEVER;
+	f->tripping = false;
+}
+
+lapse_ms fleet_silence_at(const struct fleet *f)
+{
+	if (f->mark == HEAD)
+		return LAPSE_NEVER;
+	return presence_deadline(fleet_at(f, f->mark)->base, f->silent_after);
+}
+
+bool fleet_catch_up(struct fleet *f, lapse_ms now)
+{
+	if (f->tripping)
+		make_suspects(f, CATCH_UP_AGENTS);
+	else
+		move_mark(f, now, CATCH_UP_AGENTS);
+	return f->tripping || fleet_silence_at(f) <= now;
 }
 
 void fleet_rebase(struct fleet *f, lapse_ms now)
@@ -492,6 +530,7 @@ void fleet_rebase(struct fleet *f, lapse_ms now)
 		fleet_at(f, i)->flags = 0;
 	}
 	f->suspects = f->silent = 0;
+	f->tripping = false;
 	f->mark = fleet_first(f);
 }
 

@@ -93,6 +93,7 @@ struct fleet {
 	uint32_t mark;      /* the first agent that is not silent; 0 = all are */
 	lapse_ms newest;    /* the largest base given out: the list's order */
 	lapse_ms opened_at; /* of the breaker; LAPSE_NEVER = closed */
+	bool tripping;      /* it is open, and the silent ones are still to become suspects */
 
 	int64_t leaps; /* accepted leaps of the clock after which everybody got a new base */
 
@@ -100,6 +101,8 @@ struct fleet {
 	uint32_t flush_cursor;
 	lapse_ms flushed_at, flush_started_at;
 	lapse_us flush_next;
+
+	lapse_us catch_up_next; /* no fleet_catch_up() before: presence/evict.c */
 };
 
 struct fleet *fleet_new(lapse_ms evict_after, lapse_ms check_ms, lapse_ms now);
@@ -169,9 +172,19 @@ enum breaker_step fleet_breaker_released(struct fleet *f, lapse_ms now); /* as i
 /* Whether reads show the agent: AGENT_STAYS, AGENT_SUSPECTED (shown, as such), AGENT_EVICTED. */
 enum agent_fate fleet_fate(struct fleet *f, uint32_t i, lapse_ms now);
 
-/* Everyone who is silent becomes a suspect and gets one more threshold; and one alone. */
+/* Opens the breaker: everyone who is silent becomes a suspect and gets one more threshold; the
+ * first few at once, the others with fleet_catch_up(), since a million of them take a tenth of a
+ * second. And one alone; and closing it. */
 void fleet_trip(struct fleet *f, lapse_ms now);
 void fleet_suspect(struct fleet *f, uint32_t i, lapse_ms now);
+void fleet_release(struct fleet *f);
+uint32_t fleet_suspects(const struct fleet *f); /* with those that are still to become suspects */
+
+/* Moves the mark, or makes suspects, of some agents: what would otherwise be done at the next look
+ * of the breaker, all at once. False = there is nothing left to do now. Then fleet_silence_at() is
+ * the next moment at which there is; LAPSE_NEVER = there is nobody. */
+bool fleet_catch_up(struct fleet *f, lapse_ms now);
+lapse_ms fleet_silence_at(const struct fleet *f);
 
 /* Everybody gets one more threshold, as after a restart. */
 void fleet_rebase(struct fleet *f, lapse_ms now);

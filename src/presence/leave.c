@@ -66,13 +66,13 @@ int presence_remove_rows(struct tx *tx, int64_t id, const char *owner, const cha
 	return r < 0 ? r : delete_row(tx, &DELETE, id, cutoff);
 }
 
-/* As many as LEAVE_TOGETHER; 0 in the place of an id is nobody's. */
+/* 0 in the place of an id is nobody's. */
+#define TOGETHER 32
 static const struct db_stmt DELETE_MANY = {
 	"DELETE FROM agents WHERE id IN ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, "
 	"$15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, "
 	"$33) AND last_seen < $1 AND capabilities = '[]'"
 };
-_Static_assert(LEAVE_TOGETHER == 32, "DELETE_MANY has so many ids");
 
 static int delete_rows(struct tx *tx, const struct fleet *f, const uint32_t *agents, size_t n,
 		       lapse_ms cutoff)
@@ -80,7 +80,7 @@ static int delete_rows(struct tx *tx, const struct fleet *f, const uint32_t *age
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &DELETE_MANY);
 
 	db_bind_int(&q, 1, cutoff);
-	for (size_t i = 0; i < LEAVE_TOGETHER; i++)
+	for (size_t i = 0; i < TOGETHER; i++)
 		db_bind_int(&q, (int)i + 2, i < n ? fleet_at(f, agents[i])->id : 0);
 	int r = db_run(&q);
 	if (r == LAPSE_OK && db_changed(&q) != (int64_t)n)
@@ -112,7 +112,7 @@ int presence_announce(struct tx *tx, enum event_kind kind, const char *owner, co
 static int announce_many(struct tx *tx, const struct fleet *f, const uint32_t *agents, size_t n)
 {
 	struct buf CLEANUP(buf_done) data = { 0 };
-	struct event_fact facts[LEAVE_TOGETHER];
+	struct event_fact facts[TOGETHER];
 
 	for (size_t i = 0; i < n; i++) {
 		const struct agent *a = fleet_at(f, agents[i]);
@@ -229,8 +229,8 @@ int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now, str
 	return done;
 }
 
-int presence_evict_together(struct tx *tx, struct fleet *f, const uint32_t *agents, size_t n,
-			    lapse_ms now, struct buf *lines)
+static int evict_group(struct tx *tx, struct fleet *f, const uint32_t *agents, size_t n,
+		       lapse_ms now, struct buf *lines)
 {
 	int r = delete_rows(tx, f, agents, n, time_sub(now, f->evict_after));
 
@@ -242,4 +242,14 @@ int presence_evict_together(struct tx *tx, struct fleet *f, const uint32_t *agen
 	for (size_t i = 0; i < n; i++)
 		all->all[i] = make_farewell(tx, f, agents[i]);
 	return LAPSE_OK;
+}
+
+int presence_evict_together(struct tx *tx, struct fleet *f, const uint32_t *agents, size_t n,
+			    lapse_ms now, struct buf *lines)
+{
+	int r = LAPSE_OK;
+
+	for (size_t i = 0; r == LAPSE_OK && i < n; i += TOGETHER)
+		r = evict_group(tx, f, agents + i, n - i < TOGETHER ? n - i : TOGETHER, now, lines);
+	return r;
 }

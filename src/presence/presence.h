@@ -91,9 +91,8 @@ void presence_forget(struct tx *tx, int64_t id, const char *owner, const char *a
  * an effect of the caller that flushes them all; NULL = it is written at once. */
 int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now, struct buf *lines);
 
-/* The same for up to LEAVE_TOGETHER agents that have no capabilities. After an error, LAPSE_ERETRY
- * when a row is not as the memory has it, the step is to be undone. */
-#define LEAVE_TOGETHER 32
+/* The same for agents that have no capabilities, all of them. After an error, LAPSE_ERETRY when a
+ * row is not as the memory has it, the step is to be undone. */
 int presence_evict_together(struct tx *tx, struct fleet *f, const uint32_t *agents, size_t n,
 			    lapse_ms now, struct buf *lines);
 
