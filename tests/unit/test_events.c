@@ -56,7 +56,7 @@ static void many_are_written_like_one(void **state)
 	static const size_t counts[] = { 0, 1, 15, 16, 17, 32, 50 };
 	struct world *w = *state;
 	struct event_fact facts[50];
-	char data[50][16], owners[50][8];
+	char data[50][32], owners[50][32];
 
 	for (size_t c = 0; c < ARRAY_LEN(counts); c++) {
 		struct tx tx;
