@@ -154,11 +154,11 @@ static void hash_agent(struct call *c)
 static void look_ahead(struct call *c)
 {
 	if (c->hint) {
-		fleet_fetch_agent(c->engine->fleet, (uint32_t)c->hint);
+		FLEET_FETCH_AGENT(c->engine->fleet, (uint32_t)c->hint);
 		return;
 	}
 	hash_agent(c);
-	fleet_fetch_bucket(c->engine->fleet, (uint32_t)c->hint);
+	FLEET_FETCH_BUCKET(c->engine->fleet, (uint32_t)c->hint);
 }
 
 static uint32_t find_agent(struct call *c, const struct fleet *f)
