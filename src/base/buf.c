@@ -20,10 +20,8 @@ void buf_clear(struct buf *b)
 		b->data[0] = '\0';
 }
 
-void buf_reserve(struct buf *b, size_t more)
+void buf_grow(struct buf *b, size_t more)
 {
-	if (b->cap - b->len >= more && b->data)
-		return;
 	size_t cap = b->cap ? b->cap * 2 : 256;
 	if (cap < b->len + more)
 		cap = b->len + more;
@@ -43,13 +41,6 @@ void buf_add(struct buf *b, const void *bytes, size_t n)
 void buf_puts(struct buf *b, const char *s)
 {
 	buf_add(b, s, strlen(s));
-}
-
-void buf_putc(struct buf *b, char c)
-{
-	buf_reserve(b, 1);
-	b->data[b->len++] = c;
-	b->data[b->len] = '\0';
 }
 
 void buf_int(struct buf *b, int64_t n)

@@ -93,29 +93,40 @@ static int64_t floor_days(lapse_ms t)
 	return (t >= 0 ? t : t - (MS_A_DAY - 1)) / MS_A_DAY;
 }
 
-static void put_digits(char *out, int width, int64_t n)
+static void put_2(char *out, int n)
 {
-	while (width--) {
-		out[width] = (char)('0' + n % 10);
-		n /= 10;
-	}
+	out[0] = (char)('0' + n / 10);
+	out[1] = (char)('0' + n % 10);
+}
+
+static void put_year(char *out, int64_t year)
+{
+	put_2(out, (int)year / 100);
+	put_2(out + 2, (int)year % 100);
+}
+
+/* hh:mm:ss */
+static void put_clock(char *out, int seconds)
+{
+	put_2(out, seconds / 3600);
+	put_2(out + 3, seconds / 60 % 60);
+	put_2(out + 6, seconds % 60);
 }
 
 void time_format(lapse_ms t, char out[TIME_TEXT_LEN + 1])
 {
 	t = clamp_to_calendar(t);
 	int64_t days = floor_days(t);
-	int64_t ms = t - days * MS_A_DAY;
+	int ms = (int)(t - days * MS_A_DAY);
 	struct civil c = civil_of_days(days);
 
 	memcpy(out, "0000-00-00T00:00:00.000Z", TIME_TEXT_LEN + 1);
-	put_digits(out, 4, c.year);
-	put_digits(out + 5, 2, c.month);
-	put_digits(out + 8, 2, c.day);
-	put_digits(out + 11, 2, ms / 3600000);
-	put_digits(out + 14, 2, ms / 60000 % 60);
-	put_digits(out + 17, 2, ms / 1000 % 60);
-	put_digits(out + 20, 3, ms % 1000);
+	put_year(out, c.year);
+	put_2(out + 5, c.month);
+	put_2(out + 8, c.day);
+	put_clock(out + 11, ms / 1000);
+	put_2(out + 20, ms % 1000 / 10);
+	out[22] = (char)('0' + ms % 10);
 }
 
 void time_format_http(lapse_ms t, char out[TIME_HTTP_LEN + 1])
@@ -125,17 +136,15 @@ void time_format_http(lapse_ms t, char out[TIME_HTTP_LEN + 1])
 
 	t = clamp_to_calendar(t);
 	int64_t days = floor_days(t);
-	int64_t s = (t - days * MS_A_DAY) / 1000;
+	int s = (int)((t - days * MS_A_DAY) / 1000);
 	struct civil c = civil_of_days(days);
 
 	memcpy(out, "Day, 00 Mon 0000 00:00:00 GMT", TIME_HTTP_LEN + 1);
 	memcpy(out, days_of_week + 3 * ((days % 7 + 7) % 7), 3);
-	put_digits(out + 5, 2, c.day);
+	put_2(out + 5, c.day);
 	memcpy(out + 8, months + 3 * (c.month - 1), 3);
-	put_digits(out + 12, 4, c.year);
-	put_digits(out + 17, 2, s / 3600);
-	put_digits(out + 20, 2, s / 60 % 60);
-	put_digits(out + 23, 2, s % 60);
+	put_year(out + 12, c.year);
+	put_clock(out + 17, s);
 }
 
 /* Reads exactly `width` digits at *p and moves past them. */

@@ -9,7 +9,9 @@
 /* A value follows another value exactly when the last byte ended one. */
 static void separate(struct buf *b)
 {
-	if (b->len > 0 && !strchr("{[:", b->data[b->len - 1]))
+	char last = b->len > 0 ? b->data[b->len - 1] : '{';
+
+	if (last != '{' && last != '[' && last != ':')
 		buf_putc(b, ',');
 }
 
@@ -62,7 +64,7 @@ static size_t plain_run(const char *s)
 	return (size_t)(p - s);
 }
 
-static void put_quoted(struct buf *b, const char *s)
+static void put_with_escapes(struct buf *b, const char *s)
 {
 	buf_putc(b, '"');
 	for (;;) {
@@ -74,6 +76,28 @@ static void put_quoted(struct buf *b, const char *s)
 		put_escaped(b, (unsigned char)*s++);
 	}
 	buf_putc(b, '"');
+}
+
+/* Bytes that need no escape, in quotes. */
+static void put_plain(struct buf *b, const char *s, size_t n)
+{
+	buf_reserve(b, n + 2);
+	char *out = b->data + b->len;
+	out[0] = '"';
+	memcpy(out + 1, s, n);
+	out[n + 1] = '"';
+	out[n + 2] = '\0';
+	b->len += n + 2;
+}
+
+static void put_quoted(struct buf *b, const char *s)
+{
+	size_t n = plain_run(s);
+
+	if (s[n])
+		put_with_escapes(b, s);
+	else
+		put_plain(b, s, n);
 }
 
 void json_key(struct buf *b, const char *key)
@@ -119,7 +143,8 @@ void json_time(struct buf *b, lapse_ms t)
 		return;
 	}
 	time_format(t, text);
-	json_text(b, text);
+	separate(b);
+	put_plain(b, text, TIME_TEXT_LEN);
 }
 
 void json_id(struct buf *b, int64_t id)
@@ -127,7 +152,8 @@ void json_id(struct buf *b, int64_t id)
 	char text[ID_TEXT_LEN + 1];
 
 	id_format(id, text);
-	json_text(b, text);
+	separate(b);
+	put_plain(b, text, ID_TEXT_LEN);
 }
 
 void json_put_text(struct buf *b, const char *key, const char *s)

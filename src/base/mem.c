@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define ARENA_BLOCK_BYTES ((size_t)16384) /* a list of a hundred messages fits in one or two */
 
@@ -42,6 +44,20 @@ char *mem_strdup(const char *s)
 	return or_die(strdup(s));
 }
 
+void *mem_aligned(size_t alignment, size_t size)
+{
+	return or_die(aligned_alloc(alignment, size));
+}
+
+void mem_prefer_huge(void *p, size_t size)
+{
+	uintptr_t from = ((uintptr_t)p + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+	uintptr_t to = ((uintptr_t)p + size) & ~(HUGE_PAGE - 1);
+
+	if (from < to)
+		madvise((char *)p + (from - (uintptr_t)p), to - from, MADV_HUGEPAGE);
+}
+
 void arena_init(struct arena *a)
 {
 	a->blocks = NULL;
@@ -75,7 +91,7 @@ static char *arena_grow(struct arena *a, size_t size)
 	return b->data;
 }
 
-void *arena_alloc(struct arena *a, size_t size)
+static void *take(struct arena *a, size_t size)
 {
 	size_t need = (size + 15) & ~(size_t)15;
 	char *base = a->blocks ? a->blocks->data : a->first;
@@ -85,14 +101,20 @@ void *arena_alloc(struct arena *a, size_t size)
 		base = arena_grow(a, need);
 	char *p = base + a->used;
 	a->used += need;
-	return memset(p, 0, need);
+	return p;
+}
+
+void *arena_alloc(struct arena *a, size_t size)
+{
+	return memset(take(a, size), 0, size);
 }
 
 char *arena_strndup(struct arena *a, const char *s, size_t n)
 {
-	char *copy = arena_alloc(a, n + 1);
+	char *copy = take(a, n + 1);
 
 	memcpy(copy, s, n);
+	copy[n] = '\0';
 	return copy;
 }
 

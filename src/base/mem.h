@@ -21,6 +21,11 @@ void *mem_alloc(size_t size);
 void *mem_zalloc(size_t count, size_t size);
 void *mem_realloc(void *p, size_t size);
 char *mem_strdup(const char *s);
+void *mem_aligned(size_t alignment, size_t size);
+
+/* Asks the kernel for huge pages wherever the memory has room for one; it may decline. */
+#define HUGE_PAGE ((size_t)2 << 20)
+void mem_prefer_huge(void *p, size_t size);
 
 /* For CLEANUP(mem_freep) on a local pointer. */
 static inline void mem_freep(void *p)

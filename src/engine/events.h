@@ -55,6 +55,12 @@ const char *event_name(enum event_kind kind);
  * the ring when the transaction is durable. */
 int event_add(struct tx *tx, const char *owner, enum event_kind kind, const struct buf *data);
 
+/* Many of one kind, in their order, for less than as many event_add(). */
+struct event_fact {
+	const char *owner, *data; /* as above */
+};
+int events_add(struct tx *tx, enum event_kind kind, const struct event_fact *facts, size_t n);
+
 /* An event as a stream sends it (docs/events.md): the same bytes whether it comes from the ring or
  * from the table. */
 void event_write(struct buf *out, int64_t seq, lapse_ms at, const char *owner, const char *kind,

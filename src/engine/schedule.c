@@ -12,9 +12,11 @@
 #define STALLED_INTERVALS 5
 #define STALLED_LEAST_US INT64_C(10000000)
 
-/* How long a sweep rests after a slice, in the slice's own time, while others want the store: it
- * then has a quarter of it. */
+/* While others want the store a scheduler has a quarter of it: it rests three times as long as it
+ * works. A short sweep is not worth the rests, which would only make it longer: what it works
+ * within BURST_US is paid for later, in the time until the next one. */
 #define REST_FACTOR 3
+#define BURST_US 5000
 
 static lapse_us interval_us(const struct engine *e, const struct scheduler *s)
 {
@@ -245,6 +247,16 @@ static bool wants_to_run(const struct engine *e, const struct scheduler *s)
 	       until_deadline(e, s) == 0;
 }
 
+/* How long to rest after a slice, while others want the store. */
+static lapse_us rest_us(struct scheduler *s, lapse_us began, lapse_us ended)
+{
+	lapse_us paid = (began - s->worked_until) / REST_FACTOR;
+
+	s->owed = (s->owed > paid ? s->owed - paid : 0) + (ended - began);
+	s->worked_until = ended;
+	return s->owed > BURST_US ? (s->owed - BURST_US) * REST_FACTOR : 0;
+}
+
 void schedule_tick_one(struct engine *e, struct scheduler *s)
 {
 	bool more = false;
@@ -256,7 +268,8 @@ void schedule_tick_one(struct engine *e, struct scheduler *s)
 	lapse_us began = clock_mono(e->clock);
 	int r = sweep_slice(&s->sweep, &more);
 	lapse_us ended = clock_mono(e->clock);
-	s->rest_until = e->crowded ? ended + REST_FACTOR * (ended - began) : ended;
+	lapse_us rest = rest_us(s, began, ended);
+	s->rest_until = e->crowded ? ended + rest : ended;
 	if (r < 0 || !more) {
 		if (!s->sweep.dry_run) /* a failed step is put aside, a failed slice comes again */
 			s->deadlines_off = r < 0;

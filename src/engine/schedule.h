@@ -5,7 +5,7 @@
  * Start: the first sweep of a scheduler is due one interval after engine_open(). Hand-over: a tick
  * runs one slice of every scheduler that has something to do; a sweep that has more to do goes on
  * at the next tick, so foreground work comes in between; while the engine is crowded it rests in
- * between, longer than it worked. The interval counts from the end of the
+ * between, longer than it worked, unless it is short. The interval counts from the end of the
  * last sweep, whether it succeeded, failed or was slow: the next one is armed in one place,
  * sweep_ended(). Failure: the slice that failed is rolled back, the sweep ends, it is logged and
  * counted, and its event is written when the store is back. Shutdown: schedule_stop() ends
@@ -44,8 +44,10 @@ struct scheduler {
 	bool deadlines_off; /* the last sweep failed: the next try is the periodic one */
 	struct sweep sweep; /* the one under way */
 	bool running;
-	lapse_us rest_until;  /* monotonic: no slice before */
-	struct list requests; /* struct sweep_request, oldest first */
+	lapse_us rest_until;   /* monotonic: no slice before */
+	lapse_us owed;         /* work that no rest has paid for yet, */
+	lapse_us worked_until; /* as of then, monotonic */
+	struct list requests;  /* struct sweep_request, oldest first */
 	size_t requests_count;
 	struct sweep_request *serving; /* whose sweep is under way; NULL = periodic */
 

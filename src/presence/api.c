@@ -122,7 +122,8 @@ static bool says_only(const struct call *c, const struct profile *p)
 {
 	const char *at = skip(c->text, "{");
 
-	if (!p->plain || strlen(c->text) != c->text_len || !at || !(at = skip(at, "\"cluster_id\"")) || !(at = skip(at, ":")))
+	if (!p->plain || strlen(c->text) != c->text_len || !at ||
+	    !(at = skip(at, "\"cluster_id\"")) || !(at = skip(at, ":")))
 		return false;
 	if (*at++ != '"' || strncmp(at, p->cluster, p->cluster_len) != 0)
 		return false;
@@ -153,11 +154,11 @@ static void hash_agent(struct call *c)
 static void look_ahead(struct call *c)
 {
 	if (c->hint) {
-		fleet_fetch_agent(c->engine->fleet, (uint32_t)c->hint);
+		FLEET_FETCH_AGENT(c->engine->fleet, (uint32_t)c->hint);
 		return;
 	}
 	hash_agent(c);
-	fleet_fetch_bucket(c->engine->fleet, (uint32_t)c->hint);
+	FLEET_FETCH_BUCKET(c->engine->fleet, (uint32_t)c->hint);
 }
 
 static uint32_t find_agent(struct call *c, const struct fleet *f)

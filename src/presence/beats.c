@@ -43,7 +43,7 @@ static bool read_group(const struct fleet *f, const struct scope *s, const char 
 		if (!beat_line_read(at, end, l))
 			return false;
 		g->hashes[g->n] = fleet_hash(s, l->agent, l->agent_len);
-		fleet_fetch_bucket(f, g->hashes[g->n]);
+		FLEET_FETCH_BUCKET(f, g->hashes[g->n]);
 	}
 	return true;
 }
@@ -70,7 +70,7 @@ static bool find_group(const struct fleet *f, const struct scope *s, const struc
 		       lapse_ms now, uint32_t *ret_agents)
 {
 	for (size_t i = 0; i < g->n; i++)
-		fleet_fetch_agent(f, g->hashes[i]);
+		FLEET_FETCH_AGENT(f, g->hashes[i]);
 	for (size_t i = 0; i < g->n; i++) {
 		ret_agents[i] = find_quiet(f, s, &g->lines[i], g->hashes[i], now);
 		if (!ret_agents[i])

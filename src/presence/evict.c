@@ -13,12 +13,13 @@
 #include "engine/engine.h"
 #include "presence/presence.h"
 
-#define STEP_AGENTS 50 /* of one step; a failing one costs a second try of so many */
+#define STEP_AGENTS 96 /* of one step; a failing one costs a second try of so many */
 #define FLUSH_EVERY_US INT64_C(3600000000)
 #define FLUSH_PAUSE_US 50000    /* between two slices of a flush */
 #define FLUSH_STOP_US 1000000   /* a clean stop flushes so long and no longer */
 #define FLUSH_LOOK_AGENTS 20000 /* a slice looks at, whether it writes them or not */
 #define DUE_CAP 1000000
+#define CATCH_UP_PAUSE_US 250000 /* between two walks of the mark that have caught up */
 
 /* Starting: everybody gets one full threshold from now. */
 
@@ -81,7 +82,7 @@ static void log_breaker(const struct engine *e, enum event_kind kind, enum log_l
 
 	log_open(e->log, &line, level, event_name(kind));
 	json_put_int(&line, "tracked", e->fleet->count);
-	json_put_int(&line, "suspect", e->fleet->suspects);
+	json_put_int(&line, "suspect", fleet_suspects(e->fleet));
 	log_close(e->log, &line);
 }
 
@@ -94,7 +95,7 @@ static void trip_effect(struct engine *e, void *arg)
 static void release_effect(struct engine *e, void *arg)
 {
 	(void)arg;
-	e->fleet->opened_at = LAPSE_NEVER;
+	fleet_release(e->fleet);
 	log_breaker(e, EVENT_BREAKER_RELEASED, LOG_INFO);
 }
 
@@ -110,7 +111,7 @@ static int trip(struct tx *tx, lapse_ms now)
 static int release(struct tx *tx)
 {
 	tx_effect(tx, release_effect, NULL);
-	return announce_breaker(tx, EVENT_BREAKER_RELEASED, tx->engine->fleet->suspects);
+	return announce_breaker(tx, EVENT_BREAKER_RELEASED, fleet_suspects(tx->engine->fleet));
 }
 
 /* Removing */
@@ -157,7 +158,8 @@ static void move_later(struct check *c, effect_fn *effect, uint32_t i, bool held
 	tx_effect(c->tx, effect, m);
 }
 
-static int settle_one(struct check *c, uint32_t i, int64_t *evicted)
+/* Whether the agent goes: 1 or 0. One that does not is moved where it waits. */
+static int judge_one(struct check *c, uint32_t i)
 {
 	const struct agent *a = fleet_at(c->fleet, i);
 	bool had_its_chance = a->flags & (AGENT_SUSPECT | AGENT_OVERDUE);
@@ -165,17 +167,42 @@ static int settle_one(struct check *c, uint32_t i, int64_t *evicted)
 
 	if (c->open && !had_its_chance) {
 		move_later(c, suspect_effect, i, false);
-		return LAPSE_OK;
+		return 0;
 	}
 	if (c->holds)
 		held = presence_is_held(c->tx, fleet_profile(c->fleet, i)->owner, agent_name(a));
 	if (held > 0)
 		move_later(c, park_effect, i, true);
-	if (held != 0)
-		return held < 0 ? held : LAPSE_OK;
+	return held < 0 ? held : !held;
+}
+
+static int evict_one(struct check *c, uint32_t i, int64_t *evicted)
+{
 	int r = presence_evict(c->tx, c->fleet, i, c->now, c->lines);
+
 	*evicted += r > 0;
 	return r < 0 ? r : LAPSE_OK;
+}
+
+/* Those without capabilities together, the others one by one. */
+static int settle_all(struct check *c, const uint32_t *agents, size_t n, int64_t *evicted)
+{
+	uint32_t bare[STEP_AGENTS];
+	size_t bare_count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		int r = judge_one(c, agents[i]);
+		if (r > 0 && n > 1 && fleet_profile(c->fleet, agents[i])->is_bare) {
+			bare[bare_count++] = agents[i];
+			continue;
+		}
+		if (r > 0)
+			r = evict_one(c, agents[i], evicted);
+		if (r < 0)
+			return r;
+	}
+	*evicted += (int64_t)bare_count;
+	return presence_evict_together(c->tx, c->fleet, bare, bare_count, c->now, c->lines);
 }
 
 /* One step for `n` agents; all of them, or none and an error. */
@@ -184,8 +211,8 @@ static int settle_step(struct check *c, const uint32_t *agents, size_t n)
 	int64_t evicted = 0;
 	int r = tx_step_begin(c->tx);
 
-	for (size_t i = 0; r == LAPSE_OK && i < n; i++)
-		r = settle_one(c, agents[i], &evicted);
+	if (r == LAPSE_OK)
+		r = settle_all(c, agents, n, &evicted);
 	if (!db_in_transaction(c->tx->db)) /* a full disk, for one, takes everything with it */
 		return r < 0 ? r : LAPSE_EUNAVAILABLE;
 	if (r == LAPSE_OK)
@@ -439,7 +466,7 @@ static int flush_slice(struct engine *e, lapse_us stop, bool *ret_more)
 	return r;
 }
 
-static void tick(struct engine *e)
+static void tick_flush(struct engine *e)
 {
 	lapse_us now = clock_mono(e->clock);
 	bool more = false;
@@ -450,9 +477,34 @@ static void tick(struct engine *e)
 	e->fleet->flush_next = clock_mono(e->clock) + (more ? FLUSH_PAUSE_US : FLUSH_EVERY_US);
 }
 
+static void tick(struct engine *e)
+{
+	struct fleet *f = e->fleet;
+
+	tick_flush(e);
+	if (clock_mono(e->clock) < f->catch_up_next)
+		return;
+	bool more = fleet_catch_up(f, clock_wall(e->clock));
+	f->catch_up_next = clock_mono(e->clock) + (more ? 0 : CATCH_UP_PAUSE_US);
+}
+
+/* When there is somebody to catch up with, at its own pace. */
+static lapse_us catch_up_us(const struct engine *e, lapse_us now)
+{
+	const struct fleet *f = e->fleet;
+	lapse_ms at = f->tripping ? 0 : fleet_silence_at(f);
+
+	if (at == LAPSE_NEVER)
+		return INT64_MAX;
+	lapse_us in = time_sub(at, clock_wall(e->clock)) * 1000;
+	return in > f->catch_up_next - now ? in : f->catch_up_next - now;
+}
+
 static lapse_us next_us(const struct engine *e)
 {
-	lapse_us in = e->fleet->flush_next - clock_mono(e->clock);
+	lapse_us now = clock_mono(e->clock);
+	lapse_us flush = e->fleet->flush_next - now, catch_up = catch_up_us(e, now);
+	lapse_us in = flush < catch_up ? flush : catch_up;
 
 	return in > 0 ? in : 0;
 }
@@ -473,7 +525,7 @@ static void write_metrics(const struct engine *e, struct buf *out)
 	metrics_family(out, METRIC_AGENTS);
 	metrics_sample(out, METRIC_AGENTS, "", e->fleet->count);
 	metrics_family(out, METRIC_AGENTS_SUSPECT);
-	metrics_sample(out, METRIC_AGENTS_SUSPECT, "", e->fleet->suspects);
+	metrics_sample(out, METRIC_AGENTS_SUSPECT, "", fleet_suspects(e->fleet));
 }
 
 static const struct bound_memory MEMORY = {

@@ -26,6 +26,8 @@
 #include "presence/rules.h"
 
 #define AGENT_NAME_INLINE 18 /* bytes with the NUL; longer names are on the heap */
+#define SLAB_BITS 15
+#define SLAB_AGENTS (1u << SLAB_BITS) /* 2 MiB of them, a huge page */
 
 enum agent_flag {
 	AGENT_SUSPECT = 1,
@@ -57,6 +59,7 @@ struct profile {
 	const char *capabilities; /* a JSON array, sorted */
 	uint64_t metadata;        /* a hash of its JSON */
 	bool plain;               /* the cluster is the same in JSON as it is */
+	bool is_bare;             /* there are no capabilities */
 };
 
 /* What is kept about an agent beside its name and times. */
@@ -72,7 +75,11 @@ struct fleet {
 	uint32_t slabs_count;
 	uint32_t used; /* records handed out so far */
 	uint32_t free; /* first free one, linked by `chain` */
+
+	/* The hash table grows by two buckets for each agent that comes (linear hashing), so that
+	 * nobody waits for it to be rebuilt. Its mask is that of the next power of two. */
 	uint32_t *buckets;
+	uint32_t buckets_count, buckets_room;
 	uint32_t mask;
 	uint64_t seed;
 
@@ -86,6 +93,7 @@ struct fleet {
 	uint32_t mark;      /* the first agent that is not silent; 0 = all are */
 	lapse_ms newest;    /* the largest base given out: the list's order */
 	lapse_ms opened_at; /* of the breaker; LAPSE_NEVER = closed */
+	bool tripping;      /* it is open, and the silent ones are still to become suspects */
 
 	int64_t leaps; /* accepted leaps of the clock after which everybody got a new base */
 
@@ -93,15 +101,17 @@ struct fleet {
 	uint32_t flush_cursor;
 	lapse_ms flushed_at, flush_started_at;
 	lapse_us flush_next;
+
+	lapse_us catch_up_next; /* no fleet_catch_up() before: presence/evict.c */
 };
 
 struct fleet *fleet_new(lapse_ms evict_after, lapse_ms check_ms, lapse_ms now);
-void fleet_free(struct fleet *f); /* takes NULL */
-void fleet_reserve(struct fleet *f, uint32_t agents);
+void fleet_free(struct fleet *f);                     /* takes NULL */
+void fleet_reserve(struct fleet *f, uint32_t agents); /* while it is empty: saves growing */
 
 static inline struct agent *fleet_at(const struct fleet *f, uint32_t i)
 {
-	return &f->slabs[i >> 14][i & 16383];
+	return &f->slabs[i >> SLAB_BITS][i & (SLAB_AGENTS - 1)];
 }
 
 static inline const char *agent_name(const struct agent *a)
@@ -112,6 +122,14 @@ static inline const char *agent_name(const struct agent *a)
 static inline const struct profile *fleet_profile(const struct fleet *f, uint32_t i)
 {
 	return f->by_index[fleet_at(f, i)->profile];
+}
+
+/* The bucket where agents with this hash are. */
+static inline uint32_t *fleet_bucket(const struct fleet *f, uint32_t hash)
+{
+	uint32_t b = hash & f->mask;
+
+	return &f->buckets[b < f->buckets_count ? b : b & f->mask >> 1];
 }
 
 /* Looking up. A scope is an owner, prepared once for many names. */
@@ -126,16 +144,10 @@ uint32_t fleet_find_hashed(const struct fleet *f, const char *owner, const char 
 uint32_t fleet_find(const struct fleet *f, const char *owner, const char *name);
 
 /* A lookup waits for memory twice, with a large fleet for longer than it does anything. Both can be
- * asked for in advance, the second when the first has had the time to come. */
-static inline void fleet_fetch_bucket(const struct fleet *f, uint32_t hash)
-{
-	__builtin_prefetch(&f->buckets[hash & f->mask]);
-}
-
-static inline void fleet_fetch_agent(const struct fleet *f, uint32_t hash)
-{
-	__builtin_prefetch(fleet_at(f, f->buckets[hash & f->mask]), 1);
-}
+ * asked for in advance, the second when the first has had the time to come. Macros: GCC takes a
+ * function that only prefetches for one that does nothing, and leaves out its calls. */
+#define FLEET_FETCH_BUCKET(f, hash) __builtin_prefetch(fleet_bucket(f, hash))
+#define FLEET_FETCH_AGENT(f, hash) __builtin_prefetch(fleet_at(f, *fleet_bucket(f, hash)), 1)
 
 /* Adds an agent that is not there. `base` is not before that of any other. */
 uint32_t fleet_add(struct fleet *f, const char *name, const struct traits *t, int64_t id,
@@ -154,9 +166,19 @@ enum breaker_step fleet_breaker_released(struct fleet *f, lapse_ms now); /* as i
 /* Whether reads show the agent: AGENT_STAYS, AGENT_SUSPECTED (shown, as such), AGENT_EVICTED. */
 enum agent_fate fleet_fate(struct fleet *f, uint32_t i, lapse_ms now);
 
-/* Everyone who is silent becomes a suspect and gets one more threshold; and one alone. */
+/* Opens the breaker: everyone who is silent becomes a suspect and gets one more threshold; the
+ * first few at once, the others with fleet_catch_up(), since a million of them take a tenth of a
+ * second. And one alone; and closing it. */
 void fleet_trip(struct fleet *f, lapse_ms now);
 void fleet_suspect(struct fleet *f, uint32_t i, lapse_ms now);
+void fleet_release(struct fleet *f);
+uint32_t fleet_suspects(const struct fleet *f); /* with those that are still to become suspects */
+
+/* Moves the mark, or makes suspects, of some agents: what would otherwise be done at the next look
+ * of the breaker, all at once. False = there is nothing left to do now. Then fleet_silence_at() is
+ * the next moment at which there is; LAPSE_NEVER = there is nobody. */
+bool fleet_catch_up(struct fleet *f, lapse_ms now);
+lapse_ms fleet_silence_at(const struct fleet *f);
 
 /* Everybody gets one more threshold, as after a restart. */
 void fleet_rebase(struct fleet *f, lapse_ms now);

@@ -103,9 +103,8 @@ static int drop_capability(struct tx *tx, const char *owner, const char *agent, 
 	return r < 0 ? r : run_named(tx, &COUNT_END, owner, name, NULL);
 }
 
-/* Brings the table of capabilities from one set of an agent to another. */
-static int change_capabilities(struct tx *tx, const char *owner, const char *agent,
-			       const char *from, const char *to)
+int presence_change_capabilities(struct tx *tx, const char *owner, const char *agent,
+				 const char *from, const char *to)
 {
 	size_t i;
 	json_t *v;
@@ -172,70 +171,6 @@ int presence_is_held(struct tx *tx, const char *owner, const char *agent)
 	return db_step(&q);
 }
 
-int presence_announce(struct tx *tx, enum event_kind kind, const char *owner, const char *agent,
-		      const char *cluster, lapse_ms last_seen)
-{
-	struct buf CLEANUP(buf_done) data = { 0 };
-
-	json_begin(&data, '{');
-	json_put_text(&data, "agent_id", agent);
-	json_put_text(&data, "cluster_id", cluster);
-	json_put_time(&data, "last_seen", last_seen);
-	json_end(&data, '}');
-	return event_add(tx, owner, kind, &data);
-}
-
-static const struct db_stmt CAPABILITIES_OF = {
-	"SELECT capabilities FROM agents WHERE id = $1 AND last_seen < $2"
-};
-/* Without capabilities, as many are: one statement instead of two. */
-static const struct db_stmt DELETE_BARE = {
-	"DELETE FROM agents WHERE id = $1 AND last_seen < $2 AND capabilities = '[]'"
-};
-static const struct db_stmt DELETE = { "DELETE FROM agents WHERE id = $1 AND last_seen < $2" };
-
-/* 1 = there is such a row; the set in the transaction's memory. */
-static int capabilities_of(struct tx *tx, int64_t id, lapse_ms cutoff, const char **ret)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &CAPABILITIES_OF);
-
-	db_bind_int(&q, 1, id);
-	db_bind_int(&q, 2, cutoff);
-	int r = db_step(&q);
-	if (r > 0)
-		*ret = arena_strdup(&tx->arena, db_text(&q, 0));
-	return r;
-}
-
-/* 1 = the row went, 0 = there is none that the statement means. */
-static int delete_row(struct tx *tx, const struct db_stmt *stmt, int64_t id, lapse_ms cutoff)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, stmt);
-
-	db_bind_int(&q, 1, id);
-	db_bind_int(&q, 2, cutoff);
-	int r = db_run(&q);
-	if (r < 0 || db_changed(&q) == 0)
-		return r;
-	tx_count(tx, "agents", -1);
-	return 1;
-}
-
-int presence_remove_rows(struct tx *tx, int64_t id, const char *owner, const char *agent,
-			 lapse_ms cutoff)
-{
-	const char *capabilities = "[]";
-	int r = delete_row(tx, &DELETE_BARE, id, cutoff);
-
-	if (r != 0)
-		return r;
-	r = capabilities_of(tx, id, cutoff, &capabilities);
-	if (r <= 0)
-		return r;
-	r = change_capabilities(tx, owner, agent, capabilities, "[]");
-	return r < 0 ? r : delete_row(tx, &DELETE, id, cutoff);
-}
-
 /* What the memory learns once the transaction has committed. */
 
 struct memo {
@@ -278,75 +213,6 @@ static void remember_later(struct tx *tx, const char *owner, const char *agent,
 			    .agent = arena_strdup(&tx->arena, agent),
 			    .seen = seen };
 	tx_effect(tx, remember, m);
-}
-
-struct farewell {
-	int64_t id;
-	uint32_t index;    /* where the memory had it, 0 = unknown */
-	struct buf *lines; /* for the log line, NULL = at once */
-	const char *owner, *agent;
-	lapse_ms last_seen;
-	lapse_ms deadline; /* LAPSE_NEVER = nobody evicted it, somebody asked */
-};
-
-static void forget(struct engine *e, void *arg)
-{
-	const struct farewell *g = arg;
-	uint32_t i = g->index;
-	struct buf line;
-
-	if (!i || fleet_at(e->fleet, i)->id != g->id)
-		i = fleet_find(e->fleet, g->owner, g->agent);
-	if (i && fleet_at(e->fleet, i)->id == g->id)
-		fleet_remove(e->fleet, i);
-	if (g->deadline == LAPSE_NEVER)
-		return;
-	histogram_add(&e->expiry_lag, HISTOGRAM_LAG,
-		      time_sub(clock_wall(e->clock), g->deadline) * 1000);
-	log_open(e->log, &line, LOG_INFO, event_name(EVENT_AGENT_EVICTED));
-	json_put_text(&line, "agent_id", g->agent);
-	json_put_time(&line, "last_seen", g->last_seen);
-	json_put_text(&line, "owner", g->owner);
-	if (g->lines)
-		log_keep(e->log, &line, g->lines);
-	else
-		log_close(e->log, &line);
-}
-
-static void forget_later(struct tx *tx, struct farewell g)
-{
-	struct farewell *copy = tx_alloc(tx, sizeof(*copy));
-
-	g.owner = arena_strdup(&tx->arena, g.owner);
-	g.agent = arena_strdup(&tx->arena, g.agent);
-	*copy = g;
-	tx_effect(tx, forget, copy);
-}
-
-int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now, struct buf *lines)
-{
-	const struct agent *a = fleet_at(f, i);
-	const struct profile *profile = fleet_profile(f, i);
-	struct farewell g = { .id = a->id,
-			      .index = i,
-			      .lines = lines,
-			      .owner = profile->owner,
-			      .agent = agent_name(a),
-			      .last_seen = a->last_seen,
-			      .deadline = presence_deadline(a->base, f->evict_after) };
-	int done = presence_remove_rows(tx, a->id, g.owner, g.agent, time_sub(now, f->evict_after));
-
-	if (done < 0)
-		return done;
-	if (!done)
-		g.deadline = LAPSE_NEVER; /* only the memory still has it */
-	int r = done ? presence_announce(tx, EVENT_AGENT_EVICTED, g.owner, g.agent,
-					 profile->cluster, g.last_seen)
-		     : LAPSE_OK;
-	if (r < 0)
-		return r;
-	forget_later(tx, g);
-	return done;
 }
 
 /* Heartbeats */
@@ -405,7 +271,7 @@ static int add_agent(struct tx *tx, const char *owner, const struct beat *b, str
 			   .metadata = arena_strdup(&tx->arena, b->metadata ? b->metadata : "{}") };
 	r = insert_row(tx, owner, b->agent, &row);
 	if (r == LAPSE_OK)
-		r = change_capabilities(tx, owner, b->agent, "[]", row.capabilities);
+		r = presence_change_capabilities(tx, owner, b->agent, "[]", row.capabilities);
 	if (r == LAPSE_OK)
 		r = presence_announce(tx, EVENT_AGENT_SEEN, owner, b->agent, b->cluster, tx->now);
 	if (r < 0)
@@ -449,7 +315,8 @@ static int change_agent(struct tx *tx, const char *owner, const struct beat *b,
 	row.last_seen = tx->now;
 	if (row.cluster != old->cluster || row.capabilities != old->capabilities ||
 	    row.metadata != old->metadata) {
-		r = change_capabilities(tx, owner, b->agent, old->capabilities, row.capabilities);
+		r = presence_change_capabilities(tx, owner, b->agent, old->capabilities,
+						 row.capabilities);
 		if (r == LAPSE_OK)
 			r = update_row(tx, &row);
 	}
@@ -513,7 +380,7 @@ int presence_set_capabilities(struct tx *tx, const char *owner, const char *agen
 
 	if (r < 0)
 		return r;
-	r = change_capabilities(tx, owner, agent, row.capabilities, capabilities);
+	r = presence_change_capabilities(tx, owner, agent, row.capabilities, capabilities);
 	if (r < 0 || strcmp(row.capabilities, capabilities) == 0)
 		return r;
 	row.capabilities = arena_strdup(&tx->arena, capabilities);
@@ -538,9 +405,6 @@ int presence_delete(struct tx *tx, const char *owner, const char *agent)
 				      last_seen);
 	if (r < 0)
 		return r;
-	forget_later(tx, (struct farewell){ .id = row.id,
-					    .owner = owner,
-					    .agent = agent,
-					    .deadline = LAPSE_NEVER });
+	presence_forget(tx, row.id, owner, agent);
 	return LAPSE_OK;
 }

@@ -74,20 +74,34 @@ struct capability_reader {
 int presence_capabilities(struct tx *tx, const char *owner, const char *after,
 			  const struct capability_reader *r);
 
-/* For presence/evict.c. */
+/* Leaving: presence/leave.c. */
 
-/* Removes the rows of the agent, with this id and not seen since `cutoff`, and writes its event.
- * 1 = done, 0 = there is no such row (any more). The memory is left to the caller's effects. */
+/* Removes the rows of the agent, with this id and not seen since `cutoff`. 1 = done, 0 = there is
+ * no such row (any more). */
 int presence_remove_rows(struct tx *tx, int64_t id, const char *owner, const char *agent,
 			 lapse_ms cutoff);
 int presence_announce(struct tx *tx, enum event_kind kind, const char *owner, const char *agent,
 		      const char *cluster, lapse_ms last_seen);
-int presence_is_held(struct tx *tx, const char *owner, const char *agent); /* 1 or 0 */
+
+/* The memory forgets the agent once the transaction has committed. */
+void presence_forget(struct tx *tx, int64_t id, const char *owner, const char *agent);
 
 /* Evicts the agent with this index: rows, event, and by effect the memory, the log line and the
  * lag. 1 = evicted, 0 = it was not there any more. `lines` (from tx_alloc) keeps the log line for
  * an effect of the caller that flushes them all; NULL = it is written at once. */
 int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now, struct buf *lines);
+
+/* The same for agents that have no capabilities, all of them. After an error, LAPSE_ERETRY when a
+ * row is not as the memory has it, the step is to be undone. */
+int presence_evict_together(struct tx *tx, struct fleet *f, const uint32_t *agents, size_t n,
+			    lapse_ms now, struct buf *lines);
+
+/* For presence/leave.c and presence/evict.c. */
+
+/* Brings the table of capabilities from one set of an agent, as JSON, to another. */
+int presence_change_capabilities(struct tx *tx, const char *owner, const char *agent,
+				 const char *from, const char *to);
+int presence_is_held(struct tx *tx, const char *owner, const char *agent); /* 1 or 0 */
 
 extern const struct bound AGENT_BOUND;
 

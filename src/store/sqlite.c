@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "store/db.h"
 
-#define PARAMS_MAX 16
+#define PARAMS_MAX 64
 #define CACHE_KIB 40960    /* page cache of a writer: the hot part of a million rows */
 #define STATEMENTS_MIN 128 /* slots of the statement table; it doubles */
 

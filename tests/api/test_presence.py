@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent routes: heartbeats one by one and by the thousand, capabilities, lists, limits, owners; and
 what protects the fleet: restarts, the breaker, holds."""
+import email.utils
 import json
+import time
 
 import pytest
 
@@ -81,6 +83,32 @@ def test_a_known_agent_costs_no_write(start):
     beats(api, [{"agent_id": "a", "cluster_id": "c"}]).ok()
     csv(api, "a,c\n").ok()
     assert (daemon.rows("SELECT * FROM agents"), (daemon.data_dir / "lapse.db-wal").stat().st_size) == before
+
+
+def test_the_shared_answer_has_the_date_of_its_second(start):
+    api = start().client()
+    dates = set()
+    end = time.time() + 2.5
+    while time.time() < end:
+        headers = heartbeat(api, "a", {"cluster_id": "c"}).headers
+        date = email.utils.parsedate_to_datetime(headers["Date"]).timestamp()
+        assert -1 <= time.time() - date < 2 and headers["Content-Type"] == "application/json"
+        dates.add(date)
+        time.sleep(0.05)
+    assert len(dates) >= 3
+    for answer in (api.get("/v1/agents"), get(api, "nobody")):
+        assert answer.headers["Date"], "every answer has one"
+
+
+def test_a_short_body_after_a_long_one(start):
+    """The buffer of a body is used again."""
+    daemon = start()
+    api = daemon.client()
+    for size in (3000, 10, 5000, 1, 0):
+        heartbeat(api, "a", {"cluster_id": "c", "metadata": {"x": "y" * size}}).ok()
+        assert daemon.rows("SELECT metadata FROM agents") == [{"metadata": '{"x":"%s"}' % ("y" * size)}]
+        beat(api, "a", "c")
+        assert heartbeat(api, "a", {}).status == 400
 
 
 def test_what_is_left_out_is_kept_what_is_given_replaces(shared_api, agent):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events: written with what they tell of, in an order that a reader can resume from. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "unit.h"
@@ -47,6 +48,36 @@ static void an_event_comes_with_its_transaction(void **state)
 		side_text(w, "SELECT at || '|' || owner || '|' || kind || '|' || data FROM events");
 	assert_string_equal(row, "1800000000000|o|hold.placed|{\"n\":1}");
 	world_check_counters(w);
+}
+
+/* However many: all of them, in their order, each with its own owner. */
+static void many_are_written_like_one(void **state)
+{
+	static const size_t counts[] = { 0, 1, 15, 16, 17, 32, 50 };
+	struct world *w = *state;
+	struct event_fact facts[50];
+	char data[50][32], owners[50][32];
+
+	for (size_t c = 0; c < ARRAY_LEN(counts); c++) {
+		struct tx tx;
+		for (size_t i = 0; i < counts[c]; i++) {
+			snprintf(data[i], sizeof(data[i]), "{\"n\":%zu}", i);
+			snprintf(owners[i], sizeof(owners[i]), "o%zu", i % 3);
+			facts[i] = (struct event_fact){ owners[i], data[i] };
+		}
+		side_run(w, "DELETE FROM events; UPDATE counts SET live = 0 WHERE tbl = 'events'");
+		world_reopen(w);
+		assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+		assert_int_equal(events_add(&tx, EVENT_HOLD_PLACED, facts, counts[c]), LAPSE_OK);
+		assert_int_equal(tx_commit(&tx), LAPSE_OK);
+		assert_int_equal(side_int(w, "SELECT count(*) FROM (SELECT *, row_number() OVER "
+					     "(ORDER BY seq) - 1 AS n FROM events) WHERE data = "
+					     "'{\"n\":' || n || '}' AND owner = 'o' || (n %% 3) "
+					     "AND at = 1800000000000 AND kind = 'hold.placed'"),
+				 (int64_t)counts[c]);
+		assert_int_equal(side_int(w, "SELECT count(*) FROM events"), (int64_t)counts[c]);
+		world_check_counters(w);
+	}
 }
 
 /* The sequence grows even when the clock does not, or goes back, or the engine is reopened. */
@@ -124,6 +155,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_kind_has_a_name),
 		WORLD_TEST(an_event_comes_with_its_transaction),
+		WORLD_TEST(many_are_written_like_one),
 		WORLD_TEST(the_sequence_only_grows),
 		WORLD_TEST(a_clock_that_was_ahead_leaves_nothing),
 		WORLD_TEST(a_sweep_of_events_makes_none),

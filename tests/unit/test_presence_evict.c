@@ -303,6 +303,50 @@ static void a_failing_step_costs_that_step(void **state)
 	check_all(w);
 }
 
+/* Agents without capabilities leave together; one that cannot is not the others' problem. */
+static void a_failing_group_is_taken_apart(void **state)
+{
+	struct world *w = *state;
+
+	beat_many(w, 0, 90);
+	side_run(w, "CREATE TRIGGER poison BEFORE INSERT ON events WHEN new.kind = 'agent.evicted' "
+		    "AND new.data LIKE '%%\"a17\"%%' BEGIN SELECT RAISE(ABORT, 'no'); END");
+	fake_clock_advance(&w->time, THRESHOLD);
+	beat_many(w, 90, 300);
+	advance_and_tick(w, 1);
+	assert_int_equal(rows(w), 211);
+	assert_int_equal(events(w, "agent.evicted"), 89);
+	assert_int_equal(logged(w, "\"agent.evicted\""), 89);
+	assert_int_equal(logged(w, "\"agent.evict_failed\",\"agent_id\":\"a17\""), 1);
+	check_all(w);
+	side_run(w, "DROP TRIGGER poison");
+	beat_many(w, 90, 300);
+	advance_and_tick(w, CHECK);
+	assert_int_equal(rows(w), 210);
+	assert_int_equal(events(w, "agent.evicted"), 90);
+	assert_int_equal(logged(w, "\"agent.evicted\""), 90);
+	check_all(w);
+}
+
+/* The memory says that it has no capabilities, the row knows better. */
+static void a_row_that_is_not_as_expected_takes_the_group_apart(void **state)
+{
+	struct world *w = *state;
+
+	beat_many(w, 0, 20);
+	side_run(w, "UPDATE agents SET capabilities = '[\"x\"]' WHERE agent = 'a3';"
+		    "INSERT INTO capabilities VALUES ('local', 'x', 'a3');"
+		    "INSERT INTO capability_counts VALUES ('local', 'x', 1)");
+	fake_clock_advance(&w->time, THRESHOLD);
+	beat_many(w, 20, 60);
+	advance_and_tick(w, 1);
+	assert_int_equal(rows(w), 40);
+	assert_int_equal(events(w, "agent.evicted"), 20);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM capabilities"), 0);
+	assert_int_equal(schedule_find(&w->engine, "agents")->errors, 0);
+	check_all(w);
+}
+
 static void a_failing_store_is_tried_at_the_next_check(void **state)
 {
 	struct world *w = *state;
@@ -666,6 +710,8 @@ int main(void)
 		WORLD_TEST(a_sweep_by_hand_and_a_dry_run),
 		WORLD_TEST(many_are_evicted_in_slices),
 		WORLD_TEST(a_failing_step_costs_that_step),
+		WORLD_TEST(a_failing_group_is_taken_apart),
+		WORLD_TEST(a_row_that_is_not_as_expected_takes_the_group_apart),
 		WORLD_TEST(a_failing_store_is_tried_at_the_next_check),
 		WORLD_TEST(a_held_agent_stays_and_nothing_spins),
 		WORLD_TEST(a_held_agent_is_not_deleted),

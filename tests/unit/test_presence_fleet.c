@@ -219,6 +219,88 @@ static void the_silent_become_suspects_once(void **state)
 	check(f, trip);
 }
 
+/* Too many to become suspects at once: from the trip on they are treated as such all the same. */
+static void a_large_fleet_becomes_suspect_in_pieces(void **state)
+{
+	const uint32_t many = 10000;
+	struct fleet *f = *state;
+	char name[16];
+
+	for (uint32_t i = 0; i < many; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		add(f, name, NOW);
+	}
+	lapse_ms trip = NOW + THRESHOLD + 1;
+	assert_int_equal(fleet_breaker(f, trip), BREAKER_TRIPS);
+	fleet_trip(f, trip);
+	assert_in_range(f->suspects, 1, many - 1);
+	assert_int_equal(fleet_suspects(f), many);
+	uint32_t last = fleet_find(f, "local", "n9999"), other = fleet_find(f, "local", "n9998");
+	assert_false(fleet_at(f, last)->flags & AGENT_SUSPECT);
+	assert_int_equal(fleet_fate(f, last, trip), AGENT_SUSPECTED);
+	fleet_touch(f, other, trip + 1); /* one comes back before its turn */
+	assert_int_equal(fleet_fate(f, other, trip + 1), AGENT_STAYS);
+	assert_int_equal(fleet_breaker(f, trip + 1), BREAKER_STAYS_OPEN);
+	check(f, trip);
+	while (fleet_catch_up(f, trip + 1))
+		check(f, trip);
+	assert_int_equal(f->suspects, many - 1);
+	assert_int_equal(f->silent, 0);
+	assert_int_equal(fleet_fate(f, last, trip + THRESHOLD), AGENT_SUSPECTED);
+	assert_int_equal(fleet_fate(f, last, trip + THRESHOLD + 2), AGENT_EVICTED);
+	assert_int_equal(fleet_breaker(f, trip + THRESHOLD + 1), BREAKER_RELEASES);
+	fleet_release(f);
+	assert_int_equal(f->opened_at, LAPSE_NEVER);
+	check(f, trip);
+}
+
+/* The mark walks in pieces, too, and is where the breaker's own look would have put it. */
+static void the_mark_catches_up(void **state)
+{
+	struct fleet *f = *state;
+	char name[16];
+
+	assert_int_equal(fleet_silence_at(f), LAPSE_NEVER);
+	assert_false(fleet_catch_up(f, NOW));
+	for (int i = 0; i < 10000; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		add(f, name, NOW + i);
+	}
+	assert_int_equal(fleet_silence_at(f), NOW + 60001);
+	assert_false(fleet_catch_up(f, NOW + 60000));
+	assert_int_equal(f->silent, 0);
+	assert_true(fleet_catch_up(f, NOW + 60000 + 8000));
+	assert_in_range(f->silent, 1, 7999);
+	while (fleet_catch_up(f, NOW + 60000 + 8000))
+		check(f, NOW);
+	assert_int_equal(f->silent, 8000);
+	assert_int_equal(fleet_silence_at(f), NOW + 8000 + 60001);
+	fleet_breaker(f, NOW + 60000 + 8000);
+	assert_int_equal(f->silent, 8000);
+	check(f, NOW);
+}
+
+/* Two buckets more for each agent more, and everybody is found at every size. */
+static void the_table_grows_by_a_few_buckets_at_a_time(void **state)
+{
+	struct fleet *f = *state;
+	uint32_t before = f->buckets_count;
+	char name[16];
+
+	for (uint32_t i = 0; i < 5000; i++) {
+		snprintf(name, sizeof(name), "n%u", i);
+		add(f, name, NOW);
+		assert_int_equal(f->buckets_count, 2 * (i + 1) < before ? before : 2 * (i + 1));
+		assert_true(f->buckets_count <= f->mask + 1 && f->buckets_count > f->mask / 2);
+		if (i % 250 == 0)
+			check(f, NOW);
+	}
+	for (uint32_t b = 0, i; b < f->buckets_count; b++)
+		for (i = f->buckets[b]; i; i = fleet_at(f, i)->chain)
+			assert_ptr_equal(fleet_bucket(f, fleet_at(f, i)->hash), &f->buckets[b]);
+	check(f, NOW);
+}
+
 static void parked_ones_are_not_met_again(void **state)
 {
 	struct fleet *f = *state;
@@ -368,6 +450,9 @@ int main(void)
 		FLEET_TEST(a_heartbeat_moves_to_the_end),
 		FLEET_TEST(the_mark_counts_the_silent),
 		FLEET_TEST(the_silent_become_suspects_once),
+		FLEET_TEST(a_large_fleet_becomes_suspect_in_pieces),
+		FLEET_TEST(the_mark_catches_up),
+		FLEET_TEST(the_table_grows_by_a_few_buckets_at_a_time),
 		FLEET_TEST(parked_ones_are_not_met_again),
 		FLEET_TEST(a_new_base_for_everybody),
 		FLEET_TEST(lines_touch_all_or_none),

@@ -82,6 +82,46 @@ static void the_interval_counts_from_the_end(void **state)
 	assert_int_equal(history(w, "1"), before + 1);
 }
 
+/* While others want the store: a short sweep goes through, a long one has a quarter of it. */
+static void a_long_sweep_rests_and_a_short_one_does_not(void **state)
+{
+	struct world *w = *state;
+	struct scheduler *s = messages(w);
+	lapse_us rested = 0;
+	int slices = 0, unrested = 0;
+
+	make_read_messages(w, 3000, NOW - 2 * DAY);
+	w->settings.sweep_budget_ms = 1;
+	w->engine.crowded = true;
+	fake_clock_advance(&w->time, MINUTE);
+	lapse_us began = w->time.mono;
+	while (s->last_ended_at == LAPSE_NEVER) {
+		w->time.mono_step = 200;
+		schedule_tick_one(&w->engine, s);
+		w->time.mono_step = 0;
+		lapse_us rest = s->running ? s->rest_until - w->time.mono : 0;
+		if (s->running)
+			assert_int_equal(s->rest_until - s->worked_until,
+					 s->owed > 5000 ? 3 * (s->owed - 5000) : 0);
+		slices++;
+		unrested += rested == 0 && rest <= 0;
+		rested += rest > 0 ? rest : 0;
+		w->time.mono += rest > 0 ? rest : 0;
+	}
+	assert_true(slices > 10);
+	assert_in_range(unrested, 2, 5);                 /* of about 1 ms each */
+	lapse_us worked = w->time.mono - began - rested; /* with every look at the clock */
+	assert_true(rested > worked);
+	fake_clock_advance(&w->time, MINUTE - 1); /* paid for: the next one starts afresh */
+	make_read_messages(w, 50, NOW - 2 * DAY);
+	fake_clock_advance(&w->time, 1);
+	w->time.mono_step = 200;
+	schedule_tick_one(&w->engine, s);
+	w->time.mono_step = 0;
+	assert_true(s->owed < 5000);
+	assert_false(s->rest_until > w->time.mono);
+}
+
 /* A failing store for a while costs ticks, not data, and is told when the store is back. */
 static void it_re_arms_after_failure(void **state)
 {
@@ -370,6 +410,7 @@ int main(void)
 		WORLD_TEST(the_first_sweep_comes_after_one_interval),
 		WORLD_TEST(it_re_arms_after_success),
 		WORLD_TEST(the_interval_counts_from_the_end),
+		WORLD_TEST(a_long_sweep_rests_and_a_short_one_does_not),
 		WORLD_TEST(it_re_arms_after_failure),
 		WORLD_TEST(a_failure_is_logged_and_counted),
 		WORLD_TEST(a_failure_is_in_the_history),

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How agents leave: their rows and their event in the transaction; by an effect after it the
+ * memory, the lag and the log line.
+ *
+ * Agents without capabilities, as most are, leave together: one statement removes their rows and a
+ * few write their events, which costs half of what they cost one by one. It is all of them or none,
+ * and whoever asks takes the group apart when it fails.
+ */
+#include <string.h>
+
+#include "base/json.h"
+#include "engine/engine.h"
+#include "presence/presence.h"
+
+/* Rows */
+
+static const struct db_stmt CAPABILITIES_OF = {
+	"SELECT capabilities FROM agents WHERE id = $1 AND last_seen < $2"
+};
+/* Without capabilities, as many are: one statement instead of two. */
+static const struct db_stmt DELETE_BARE = {
+	"DELETE FROM agents WHERE id = $1 AND last_seen < $2 AND capabilities = '[]'"
+};
+static const struct db_stmt DELETE = { "DELETE FROM agents WHERE id = $1 AND last_seen < $2" };
+
+/* 1 = there is such a row; the set in the transaction's memory. */
+static int capabilities_of(struct tx *tx, int64_t id, lapse_ms cutoff, const char **ret)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &CAPABILITIES_OF);
+
+	db_bind_int(&q, 1, id);
+	db_bind_int(&q, 2, cutoff);
+	int r = db_step(&q);
+	if (r > 0)
+		*ret = arena_strdup(&tx->arena, db_text(&q, 0));
+	return r;
+}
+
+/* 1 = the row went, 0 = there is none that the statement means. */
+static int delete_row(struct tx *tx, const struct db_stmt *stmt, int64_t id, lapse_ms cutoff)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, stmt);
+
+	db_bind_int(&q, 1, id);
+	db_bind_int(&q, 2, cutoff);
+	int r = db_run(&q);
+	if (r < 0 || db_changed(&q) == 0)
+		return r;
+	tx_count(tx, "agents", -1);
+	return 1;
+}
+
+int presence_remove_rows(struct tx *tx, int64_t id, const char *owner, const char *agent,
+			 lapse_ms cutoff)
+{
+	const char *capabilities = "[]";
+	int r = delete_row(tx, &DELETE_BARE, id, cutoff);
+
+	if (r != 0)
+		return r;
+	r = capabilities_of(tx, id, cutoff, &capabilities);
+	if (r <= 0)
+		return r;
+	r = presence_change_capabilities(tx, owner, agent, capabilities, "[]");
+	return r < 0 ? r : delete_row(tx, &DELETE, id, cutoff);
+}
+
+/* 0 in the place of an id is nobody's. */
+#define TOGETHER 32
+static const struct db_stmt DELETE_MANY = {
+	"DELETE FROM agents WHERE id IN ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, "
+	"$15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, "
+	"$33) AND last_seen < $1 AND capabilities = '[]'"
+};
+
+static int delete_rows(struct tx *tx, const struct fleet *f, const uint32_t *agents, size_t n,
+		       lapse_ms cutoff)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &DELETE_MANY);
+
+	db_bind_int(&q, 1, cutoff);
+	for (size_t i = 0; i < TOGETHER; i++)
+		db_bind_int(&q, (int)i + 2, i < n ? fleet_at(f, agents[i])->id : 0);
+	int r = db_run(&q);
+	if (r == LAPSE_OK && db_changed(&q) != (int64_t)n)
+		return LAPSE_ERETRY; /* a row is not as the memory has it */
+	tx_count(tx, "agents", -(int64_t)n);
+	return r;
+}
+
+/* The event */
+
+static void write_event(struct buf *out, const char *agent, const char *cluster, lapse_ms last_seen)
+{
+	json_begin(out, '{');
+	json_put_text(out, "agent_id", agent);
+	json_put_text(out, "cluster_id", cluster);
+	json_put_time(out, "last_seen", last_seen);
+	json_end(out, '}');
+}
+
+int presence_announce(struct tx *tx, enum event_kind kind, const char *owner, const char *agent,
+		      const char *cluster, lapse_ms last_seen)
+{
+	struct buf CLEANUP(buf_done) data = { 0 };
+
+	write_event(&data, agent, cluster, last_seen);
+	return event_add(tx, owner, kind, &data);
+}
+
+static int announce_many(struct tx *tx, const struct fleet *f, const uint32_t *agents, size_t n)
+{
+	struct buf CLEANUP(buf_done) data = { 0 };
+	struct event_fact facts[TOGETHER];
+
+	for (size_t i = 0; i < n; i++) {
+		const struct agent *a = fleet_at(f, agents[i]);
+		const struct profile *p = fleet_profile(f, agents[i]);
+		buf_clear(&data);
+		write_event(&data, agent_name(a), p->cluster, a->last_seen);
+		facts[i] = (struct event_fact){ p->owner,
+						arena_strndup(&tx->arena, data.data, data.len) };
+	}
+	return events_add(tx, EVENT_AGENT_EVICTED, facts, n);
+}
+
+/* What the memory learns, and the log, once the transaction has committed. */
+
+struct farewell {
+	int64_t id;
+	uint32_t index; /* where the memory had it, 0 = unknown */
+	const char *owner, *agent;
+	lapse_ms last_seen;
+	lapse_ms deadline; /* LAPSE_NEVER = nobody evicted it, somebody asked */
+};
+
+struct farewells {
+	struct buf *lines; /* for the log lines, NULL = at once */
+	size_t n;
+	struct farewell all[];
+};
+
+static void remove_from_memory(struct fleet *f, const struct farewell *g)
+{
+	uint32_t i = g->index;
+
+	if (!i || fleet_at(f, i)->id != g->id)
+		i = fleet_find(f, g->owner, g->agent);
+	if (i && fleet_at(f, i)->id == g->id)
+		fleet_remove(f, i);
+}
+
+static void log_farewell(const struct log *log, const struct farewell *g, struct buf *lines)
+{
+	struct buf line;
+
+	log_open(log, &line, LOG_INFO, event_name(EVENT_AGENT_EVICTED));
+	json_put_text(&line, "agent_id", g->agent);
+	json_put_time(&line, "last_seen", g->last_seen);
+	json_put_text(&line, "owner", g->owner);
+	if (lines)
+		log_keep(log, &line, lines);
+	else
+		log_close(log, &line);
+}
+
+static void forget(struct engine *e, void *arg)
+{
+	const struct farewells *all = arg;
+	lapse_ms now = clock_wall(e->clock);
+
+	for (size_t i = 0; i < all->n; i++) {
+		const struct farewell *g = &all->all[i];
+		remove_from_memory(e->fleet, g);
+		if (g->deadline == LAPSE_NEVER)
+			continue;
+		histogram_add(&e->expiry_lag, HISTOGRAM_LAG, time_sub(now, g->deadline) * 1000);
+		log_farewell(e->log, g, all->lines);
+	}
+}
+
+static struct farewells *forget_later(struct tx *tx, size_t n, struct buf *lines)
+{
+	struct farewells *all = tx_alloc(tx, sizeof(*all) + n * sizeof(all->all[0]));
+
+	all->lines = lines;
+	all->n = n;
+	tx_effect(tx, forget, all);
+	return all;
+}
+
+/* Names are copied: the memory may change before the effects run. */
+static struct farewell make_farewell(struct tx *tx, const struct fleet *f, uint32_t i)
+{
+	const struct agent *a = fleet_at(f, i);
+
+	return (struct farewell){ .id = a->id,
+				  .index = i,
+				  .owner = arena_strdup(&tx->arena, fleet_profile(f, i)->owner),
+				  .agent = arena_strndup(&tx->arena, agent_name(a), a->len),
+				  .last_seen = a->last_seen,
+				  .deadline = presence_deadline(a->base, f->evict_after) };
+}
+
+void presence_forget(struct tx *tx, int64_t id, const char *owner, const char *agent)
+{
+	forget_later(tx, 1, NULL)->all[0] =
+		(struct farewell){ .id = id,
+				   .owner = arena_strdup(&tx->arena, owner),
+				   .agent = arena_strdup(&tx->arena, agent),
+				   .deadline = LAPSE_NEVER };
+}
+
+int presence_evict(struct tx *tx, struct fleet *f, uint32_t i, lapse_ms now, struct buf *lines)
+{
+	struct farewell g = make_farewell(tx, f, i);
+	int done = presence_remove_rows(tx, g.id, g.owner, g.agent, time_sub(now, f->evict_after));
+	int r = done < 0 ? done : LAPSE_OK;
+
+	if (done == 0)
+		g.deadline = LAPSE_NEVER; /* only the memory still has it */
+	if (done > 0)
+		r = presence_announce(tx, EVENT_AGENT_EVICTED, g.owner, g.agent,
+				      fleet_profile(f, i)->cluster, g.last_seen);
+	if (r < 0)
+		return r;
+	forget_later(tx, 1, lines)->all[0] = g;
+	return done;
+}
+
+static int evict_group(struct tx *tx, struct fleet *f, const uint32_t *agents, size_t n,
+		       lapse_ms now, struct buf *lines)
+{
+	int r = delete_rows(tx, f, agents, n, time_sub(now, f->evict_after));
+
+	if (r == LAPSE_OK)
+		r = announce_many(tx, f, agents, n);
+	if (r < 0)
+		return r;
+	struct farewells *all = forget_later(tx, n, lines);
+	for (size_t i = 0; i < n; i++)
+		all->all[i] = make_farewell(tx, f, agents[i]);
+	return LAPSE_OK;
+}
+
+int presence_evict_together(struct tx *tx, struct fleet *f, const uint32_t *agents, size_t n,
+			    lapse_ms now, struct buf *lines)
+{
+	int r = LAPSE_OK;
+
+	for (size_t i = 0; r == LAPSE_OK && i < n; i += TOGETHER)
+		r = evict_group(tx, f, agents + i, n - i < TOGETHER ? n - i : TOGETHER, now, lines);
+	return r;
+}
