@@ -3,8 +3,8 @@
  * The depot: what the room has in memory. Files that are to be deleted, the check after a start
  * (attachment/reconcile.h), and how many local files are being copied.
  *
- * Files go in batches, off the loop. The cleaner starts a deletion only when its intent, and with it
- * the end of its row, is durable. Start: with the engine. Shutdown: a batch under way ends; the
+ * Files go in batches, off the loop. The cleaner starts a deletion only when its intent, and with
+ * it the end of its row, is durable. Start: with the engine. Shutdown: a batch under way ends; the
  * intents of the others stand.
  */
 #ifndef LAPSE_ATTACHMENT_DEPOT_H

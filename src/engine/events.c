@@ -104,28 +104,15 @@ static int add_one(struct tx *tx, enum event_kind kind, const struct event_fact 
 /* Rows of one statement: the fewer statements, the less is paid around each row. */
 #define TOGETHER 16
 #define ROW(seq, owner, data) "($" #seq ", $1, $" #owner ", $2, $" #data ")"
-static const struct db_stmt
-	INSERT_MANY = {
-		"INSERT INTO events (seq, at, owner, kind, data) VALUES " ROW(3, 4, 5) ", " ROW(6, 7, 8) ", " ROW(9, 10, 11) ", " ROW(12, 13, 14) ", " ROW(
-			15, 16,
-			17) ", " ROW(18, 19,
-				     20) ", " ROW(21, 22,
-						  23) ", " ROW(24, 25,
-							       26) ", " ROW(27, 28,
-									    29) ", " ROW(30, 31,
-											 32) ","
-											     " " ROW(33,
-												     34,
-												     35) ","
-													 " " ROW(36, 37, 38) ", " ROW(39, 40, 41) ", " ROW(
-														 42,
-														 43,
-														 44) ", " ROW(45,
-															      46,
-															      47) ", " ROW(48,
-																	   49,
-																	   50)
-	};
+/* clang-format off */
+static const struct db_stmt INSERT_MANY = {
+	"INSERT INTO events (seq, at, owner, kind, data) VALUES "
+	ROW(3, 4, 5) ", " ROW(6, 7, 8) ", " ROW(9, 10, 11) ", " ROW(12, 13, 14) ", "
+	ROW(15, 16, 17) ", " ROW(18, 19, 20) ", " ROW(21, 22, 23) ", " ROW(24, 25, 26) ", "
+	ROW(27, 28, 29) ", " ROW(30, 31, 32) ", " ROW(33, 34, 35) ", " ROW(36, 37, 38) ", "
+	ROW(39, 40, 41) ", " ROW(42, 43, 44) ", " ROW(45, 46, 47) ", " ROW(48, 49, 50)
+};
+/* clang-format on */
 #undef ROW
 
 static int add_together(struct tx *tx, enum event_kind kind, const struct event_fact *facts)
