@@ -70,8 +70,11 @@ static void cleanup_free(struct cleanup *c)
 
 static void free_list(struct list *l)
 {
-	for (struct list *x; (x = list_shift(l)) != NULL;)
+	for (struct list *x = l->next, *next; x != l; x = next) {
+		next = x->next;
 		cleanup_free(CONTAINER_OF(x, struct cleanup, link));
+	}
+	list_init(l);
 }
 
 void cleaner_done(struct cleaner *c)

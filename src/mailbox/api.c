@@ -71,7 +71,7 @@ static int prepare(struct call *c, struct mailbox_wish *wish)
 int mailbox_api_create(struct call *c)
 {
 	struct mailbox_wish wish = { 0 };
-	struct mailbox m;
+	struct mailbox m = { 0 };
 	int r = call_body(c, MAILBOX_CREATE_BODY, &wish);
 
 	if (r == LAPSE_OK)

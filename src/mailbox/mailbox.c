@@ -13,8 +13,7 @@
 
 void mailbox_id_format(int64_t id, char out[MAILBOX_ID_LEN + 1])
 {
-	memcpy(out, "mbx_", 4);
-	id_format(id, out + 4);
+	id_format(id, stpcpy(out, "mbx_"));
 }
 
 bool mailbox_id_parse(const char *text, int64_t *ret)
@@ -342,15 +341,27 @@ int mailbox_look(struct tx *tx, const char *owner, const char *id, enum mailbox_
 	return LAPSE_OK;
 }
 
-static const struct db_stmt OWNED_DUE = {
-	"SELECT " MAILBOX_COLUMNS " FROM mailboxes AS m WHERE owner = $1 AND status = 'active' "
-	"AND expires_at < $2 AND NOT EXISTS (SELECT 1 FROM holds AS h WHERE h.tbl = 'mailboxes' "
-	"AND h.ref = m.id AND h.until > $2) ORDER BY expires_at LIMIT $3"
-};
+#define OWNED_DUE                                                                                  \
+	" FROM mailboxes AS m WHERE owner = $1 AND status = 'active' AND expires_at < $2 "         \
+	"AND NOT EXISTS (SELECT 1 FROM holds AS h WHERE h.tbl = 'mailboxes' AND h.ref = m.id "     \
+	"AND h.until > $2) ORDER BY expires_at LIMIT $3"
+static const struct db_stmt READ_OWNED_DUE = { "SELECT " MAILBOX_COLUMNS OWNED_DUE };
+static const struct db_stmt ANY_OWNED_DUE = { "SELECT 1" OWNED_DUE };
+
+/* 1 or 0; one look into an index, since every list asks. */
+static int has_owned_due(struct tx *tx, const char *owner)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &ANY_OWNED_DUE);
+
+	db_bind_text(&q, 1, owner);
+	db_bind_int(&q, 2, tx->now);
+	db_bind_int(&q, 3, 1);
+	return db_step(&q);
+}
 
 static int read_owned_due(struct tx *tx, const char *owner, struct mailbox *out, size_t *ret_n)
 {
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &OWNED_DUE);
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &READ_OWNED_DUE);
 	size_t n = 0;
 	int r;
 
@@ -368,14 +379,14 @@ static int read_owned_due(struct tx *tx, const char *owner, struct mailbox *out,
 int mailbox_expire_owned(struct tx *tx, const char *owner)
 {
 	size_t n = 0;
+	int r = guard_in_grace(tx->engine->restored_at, 0, tx->now) ? 0 : has_owned_due(tx, owner);
 
-	if (!mailbox_is_due(tx->engine->mailboxes->earliest, tx->now) ||
-	    guard_in_grace(tx->engine->restored_at, 0, tx->now))
-		return LAPSE_OK;
-	struct mailbox *due = tx_alloc(tx, OWNED_AT_ONCE * sizeof(*due));
-	int r = read_owned_due(tx, owner, due, &n);
-	if (r == LAPSE_OK && n > 0 && !tx->write)
+	if (r <= 0)
+		return r;
+	if (!tx->write)
 		return CALL_NEEDS_WRITE;
+	struct mailbox *due = tx_alloc(tx, OWNED_AT_ONCE * sizeof(*due));
+	r = read_owned_due(tx, owner, due, &n);
 	for (size_t i = 0; r == LAPSE_OK && i < n; i++) {
 		r = mailbox_expire(tx, &due[i]);
 		r = r < 0 ? r : LAPSE_OK;

@@ -20,9 +20,12 @@ struct target {
 	const char *owner, *address;
 };
 
+/* The condition of the index on addresses is repeated word for word: without it SQLite would walk
+ * all active mailboxes. */
 static const struct db_stmt FIND = {
-	"SELECT id, owner FROM mailboxes WHERE address = $1 AND status = 'active' "
-	"AND provider = 'local' AND expires_at >= $2"
+	"SELECT id, owner FROM mailboxes WHERE address = $1 "
+	"AND (status IN ('provisioning', 'active') OR stalwart_cleanup_failed <> 0) "
+	"AND status = 'active' AND provider = 'local' AND expires_at >= $2"
 };
 
 static bool is_here(const struct tx *tx, const char *address)
@@ -74,11 +77,12 @@ static int find_targets(struct tx *tx, const struct mail_draft *d, struct target
 
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++)
 		for (size_t j = 0; j < lists[i].list->count; j++) {
-			int r = find_target(tx, lists[i].field, lists[i].list->items[j], &out[n],
-					    p);
+			struct target found = { 0 };
+			int r = find_target(tx, lists[i].field, lists[i].list->items[j], &found, p);
 			if (r < 0)
 				return r;
-			n += !has_target(out, n, out[n].mailbox);
+			if (!has_target(out, n, found.mailbox))
+				out[n++] = found;
 		}
 	*ret_n = n;
 	return LAPSE_OK;
@@ -180,7 +184,9 @@ static const char *preview_of(struct tx *tx, const struct mail_draft *d)
 		bool space = (unsigned char)*s <= ' ' || *s == 0x7f || (html && *s == '>');
 		if (tag || (space && (n == 0 || out[n - 1] == ' ')))
 			continue;
-		out[n++] = space ? ' ' : *s;
+		out[n++] = *s;
+		if (space)
+			out[n - 1] = ' ';
 	}
 	if (continues(*s)) { /* no half character */
 		while (n > 0 && continues(out[n - 1]))
