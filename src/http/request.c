@@ -249,10 +249,11 @@ static void request_destroy(struct request *r)
 
 void requests_done(struct server *s)
 {
-	struct list *l;
-
-	while ((l = list_shift(&s->spare)))
+	for (struct list *l = s->spare.next, *next; l != &s->spare; l = next) {
+		next = l->next;
 		request_destroy(CONTAINER_OF(l, struct request, link));
+	}
+	list_init(&s->spare);
 }
 
 struct request *request_new(struct connection *c, const char *url, const char *method)
