@@ -66,7 +66,7 @@ def test_failure_table(rig, outcome):
     if outcome == "fail_502":
         fail_deletions(rig, 1)
     if outcome == "fail_net":
-        rig.server.fault(DELETION[rig.server.generation], "reset")
+        rig.server.fault(DELETION[rig.server.generation], "reset", times=None)
     if outcome == "already_404":
         del rig.server.accounts[box["address"]]
     rig.pass_deadline()
