@@ -3,8 +3,10 @@
 
 LAPSE_TRANSFER_BYTES sets the size of the large ones (200 MB; 2147483648 is the full size).
 """
+import contextlib
 import hashlib
 import os
+import pathlib
 import socket
 import threading
 import time
@@ -28,6 +30,15 @@ def pieces(total):
     while total > 0:
         yield PIECE[:total]
         total -= len(PIECE)
+
+
+def open_files(daemon):
+    """Attachments' files the daemon has open; a descriptor may go while we look."""
+    found = []
+    for path in pathlib.Path(f"/proc/{daemon.process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += [target for target in [os.readlink(path)] if "/files/" in target]
+    return found
 
 
 def peak_kb(daemon):
@@ -249,9 +260,7 @@ def test_downloads_that_are_left_alone_leave_nothing(daemon):
         raw.sock.recv(100)
         raw.close()
     wait_until(lambda: daemon.metric("lapse_transfers") == 0, what="nothing is under way")
-    descriptors = os.listdir(f"/proc/{daemon.process.pid}/fd")
-    targets = [os.readlink(f"/proc/{daemon.process.pid}/fd/{fd}") for fd in descriptors]
-    assert not [target for target in targets if "/files/" in target]
+    wait_until(lambda: not open_files(daemon), what="no file is open")
 
 
 def test_too_many_transfers_are_429_and_places_come_back(start):
