@@ -32,13 +32,31 @@ bool outside_is_provisioning(const struct engine *e, int64_t mailbox)
 
 /* Passwords */
 
+static int has_sealed(struct engine *e)
+{
+	static const struct db_stmt ANY = { "SELECT 1 FROM mailboxes WHERE secret <> '' LIMIT 1" };
+	struct db_query CLEANUP(db_finish) q = db_query(e->db, &ANY);
+
+	return db_step(&q);
+}
+
+/* A new key is made only while it hides nothing: one that was lost must be missed. */
 int outside_open_key(struct engine *e, struct problem *p)
 {
 	struct mailboxes *m = e->mailboxes;
 
 	if (m->has_key)
 		return LAPSE_OK;
-	int r = seal_find(&m->key, e->settings->data_dir, getenv("CREDENTIALS_DIRECTORY"), true, p);
+	int sealed = has_sealed(e);
+	if (sealed < 0)
+		return sealed;
+	int r = seal_find(&m->key, e->settings->data_dir, getenv("CREDENTIALS_DIRECTORY"), !sealed,
+			  p);
+	if (r == LAPSE_ENOTFOUND)
+		r = problem_set(p, LAPSE_EUNAVAILABLE, NULL,
+				SEAL_KEY_NAME " is missing, and mailboxes have passwords that only "
+					      "it opens: put it back, or make a new one "
+					      "(docs/stalwart.md) and give their mail up");
 	m->has_key = r == LAPSE_OK;
 	return r;
 }

@@ -388,10 +388,25 @@ def test_an_expired_mailbox_keeps_no_password(rig, server):
     rig.settled(box, 0)
 
 
+def test_a_key_that_was_lost_is_missed(rig):
+    rig.create(ttl_ms=LONG_MS)
+    rig.daemon.stop()
+    key = rig.daemon.data_dir / "lapse.key"
+    text = key.read_text()
+    key.unlink()
+    rig.daemon.spawn()
+    assert rig.daemon.process.wait(timeout=10) != 0
+    assert "lapse.key is missing" in rig.daemon.log()
+    assert not key.exists(), "a new one would hide that"
+    key.touch(mode=0o600)
+    key.write_text(text)
+    rig.daemon.start()
+
+
 def test_another_key_opens_no_mailbox(rig, server):
     box = rig.create(ttl_ms=LONG_MS)
     rig.daemon.stop()
-    (rig.daemon.data_dir / "lapse.key").unlink()
+    (rig.daemon.data_dir / "lapse.key").write_text("1" * 64 + "\n")
     rig.daemon.start()
     rig.api = rig.daemon.client()
     rig.api.get(f"/v1/mailboxes/{box['id']}/messages").fails(503, "unavailable", "lapse.key")
