@@ -26,7 +26,7 @@ def figures(samples, unit_of):
 
 def make_large(bench):
     """A file of random bytes, read once so that it is in the page cache."""
-    path = os.path.join(bench.directory("source"), "large")
+    path = os.path.join(os.path.abspath(bench.directory("source")), "large")
     with open(path, "wb") as out:
         for _ in range(bench.scale.large_bytes // BLOCK):
             out.write(os.urandom(BLOCK))
