@@ -168,21 +168,14 @@ static void add_attachment(void *arg, const struct attachment *a)
 		write_attachment(w->out, a);
 }
 
+static int list_attachments(struct call *c, int64_t before, int64_t limit, struct page_writer *w)
+{
+	return attachment_list(c->tx, c->owner, before, limit, add_attachment, w);
+}
+
 int attachment_api_list(struct call *c)
 {
-	struct page page = { .limit = LIMIT_DEFAULT };
-	struct page_writer w;
-	int64_t before = 0;
-	int r = call_query(c, PAGE_FIELDS, &page);
-
-	if (r == LAPSE_OK)
-		r = page_before(&page, &before, &c->problem);
-	if (r < 0)
-		return r;
-	page_begin(&w, &c->reply, &page);
-	r = attachment_list(c->tx, c->owner, before, page.limit + 1, add_attachment, &w);
-	page_end(&w);
-	return r;
+	return call_page(c, list_attachments);
 }
 
 int attachment_api_get(struct call *c)

@@ -255,21 +255,14 @@ static void add_hold(void *arg, const struct hold *h)
 		write_hold(w->out, h);
 }
 
+static int list_holds(struct call *c, int64_t before, int64_t limit, struct page_writer *w)
+{
+	return hold_list(c->tx, c->owner, before, limit, add_hold, w);
+}
+
 int hold_api_list(struct call *c)
 {
-	struct page page = { .limit = LIMIT_DEFAULT };
-	struct page_writer w;
-	int64_t before = 0;
-	int r = call_query(c, PAGE_FIELDS, &page);
-
-	if (r == LAPSE_OK)
-		r = page_before(&page, &before, &c->problem);
-	if (r < 0)
-		return r;
-	page_begin(&w, &c->reply, &page);
-	r = hold_list(c->tx, c->owner, before, page.limit + 1, add_hold, &w);
-	page_end(&w);
-	return r;
+	return call_page(c, list_holds);
 }
 
 /* The clock. */
@@ -368,21 +361,14 @@ static void add_token(void *arg, const struct token *t)
 		write_token(w->out, t, NULL);
 }
 
+static int list_tokens(struct call *c, int64_t before, int64_t limit, struct page_writer *w)
+{
+	return token_list(c->tx, before, limit, add_token, w);
+}
+
 int token_api_list(struct call *c)
 {
-	struct page page = { .limit = LIMIT_DEFAULT };
-	struct page_writer w;
-	int64_t before = 0;
-	int r = call_query(c, PAGE_FIELDS, &page);
-
-	if (r == LAPSE_OK)
-		r = page_before(&page, &before, &c->problem);
-	if (r < 0)
-		return r;
-	page_begin(&w, &c->reply, &page);
-	r = token_list(c->tx, before, page.limit + 1, add_token, &w);
-	page_end(&w);
-	return r;
+	return call_page(c, list_tokens);
 }
 
 int token_api_revoke(struct call *c)
@@ -425,21 +411,14 @@ static void add_dead_letter(void *arg, const struct dead_letter *d)
 		write_dead_letter(w->out, d);
 }
 
+static int list_dead_letters(struct call *c, int64_t before, int64_t limit, struct page_writer *w)
+{
+	return dead_letter_list(c->tx, before, limit, add_dead_letter, w);
+}
+
 int dead_letter_api_list(struct call *c)
 {
-	struct page page = { .limit = LIMIT_DEFAULT };
-	struct page_writer w;
-	int64_t before = 0;
-	int r = call_query(c, PAGE_FIELDS, &page);
-
-	if (r == LAPSE_OK)
-		r = page_before(&page, &before, &c->problem);
-	if (r < 0)
-		return r;
-	page_begin(&w, &c->reply, &page);
-	r = dead_letter_list(c->tx, before, page.limit + 1, add_dead_letter, &w);
-	page_end(&w);
-	return r;
+	return call_page(c, list_dead_letters);
 }
 
 static int no_such_dead_letter(struct call *c)

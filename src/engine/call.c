@@ -240,3 +240,20 @@ void page_end(struct page_writer *w)
 	id_format(w->last_id, cursor);
 	page_close(w->out, w->more ? cursor : NULL);
 }
+
+int call_page(struct call *c, page_fn *list)
+{
+	struct page page = { .limit = LIMIT_DEFAULT };
+	struct page_writer w;
+	int64_t before = 0;
+	int r = call_query(c, PAGE_FIELDS, &page);
+
+	if (r == LAPSE_OK)
+		r = page_before(&page, &before, &c->problem);
+	if (r < 0)
+		return r;
+	page_begin(&w, &c->reply, &page);
+	r = list(c, before, page.limit + 1, &w);
+	page_end(&w);
+	return r;
+}

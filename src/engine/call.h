@@ -165,6 +165,11 @@ void page_begin(struct page_writer *w, struct buf *out, const struct page *page)
 bool page_item(struct page_writer *w, int64_t id);
 void page_end(struct page_writer *w);
 
+/* A whole answer of that kind, for routes whose query is PAGE_FIELDS: `list` gives its items to
+ * `w`, those with ids below `before`, `limit` at most. */
+typedef int page_fn(struct call *c, int64_t before, int64_t limit, struct page_writer *w);
+int call_page(struct call *c, page_fn *list);
+
 /* Cursors of lists ordered by a text: its bytes in hex. */
 const char *page_text_cursor(struct arena *arena, const char *text);
 int page_after_text(const struct page *page, struct arena *arena, const char **ret,

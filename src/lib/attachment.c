@@ -255,12 +255,8 @@ int lapse_attachment_list(struct lapse_store *store, int64_t before, int64_t lim
 {
 	struct reader reader = { fn, arg };
 	struct tx tx;
-	int r = store_enter(store);
+	int r = store_begin_list(store, limit, &tx);
 
-	if (r == LAPSE_OK)
-		r = store_check(store, check_limit(limit, &store->problem));
-	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
 	if (r != LAPSE_OK)
 		return r;
 	r = attachment_list(&tx, store->owner, before > 0 ? before : INT64_MAX, limit, show,

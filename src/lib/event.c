@@ -34,12 +34,8 @@ int lapse_events(struct lapse_store *store, int64_t after, int64_t limit, lapse_
 		 void *arg)
 {
 	struct tx tx;
-	int r = store_enter(store);
+	int r = store_begin_list(store, limit, &tx);
 
-	if (r == LAPSE_OK)
-		r = store_check(store, check_limit(limit, &store->problem));
-	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
 	if (r != LAPSE_OK)
 		return r;
 	return store_end(store, &tx, read_events(&tx, store->owner, after, limit, fn, arg));

@@ -339,12 +339,8 @@ int lapse_message_stats(struct lapse_store *store, const char *after, int64_t li
 {
 	struct inbox_reader reader = { fn, arg };
 	struct tx tx;
-	int r = store_enter(store);
+	int r = store_begin_list(store, limit, &tx);
 
-	if (r == LAPSE_OK)
-		r = store_check(store, check_limit(limit, &store->problem));
-	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
 	if (r != LAPSE_OK)
 		return r;
 	return store_end(

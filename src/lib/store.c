@@ -97,6 +97,15 @@ int store_begin_read(struct lapse_store *s, struct tx *tx)
 	return begin(s, tx, false);
 }
 
+int store_begin_list(struct lapse_store *s, int64_t limit, struct tx *tx)
+{
+	int r = store_enter(s);
+
+	if (r == LAPSE_OK)
+		r = store_check(s, check_limit(limit, &s->problem));
+	return r == LAPSE_OK ? store_begin_read(s, tx) : r;
+}
+
 int store_commit(struct lapse_store *s, struct tx *tx, int err)
 {
 	if (err < 0) {

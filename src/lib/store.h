@@ -55,6 +55,9 @@ int store_check(struct lapse_store *s, int err);
 int store_begin(struct lapse_store *s, struct tx *tx);
 int store_begin_read(struct lapse_store *s, struct tx *tx);
 
+/* What every list begins with: the call, its limit checked, a read. On failure the call is over. */
+int store_begin_list(struct lapse_store *s, int64_t limit, struct tx *tx);
+
 /* Commits, or rolls back when `err` is one; the call is over. */
 int store_end(struct lapse_store *s, struct tx *tx, int err);
 
