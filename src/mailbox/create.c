@@ -96,6 +96,39 @@ static int insert(struct tx *tx, const struct mailbox *m)
 	return r < 0 ? r : db_changed(&q) > 0;
 }
 
+/* The condition of the index on addresses, word for word: else SQLite would walk the table. */
+static const struct db_stmt HOLDER = {
+	"SELECT " MAILBOX_COLUMNS " FROM mailboxes WHERE address = $1 AND "
+	"(status IN ('provisioning', 'active') OR stalwart_cleanup_failed <> 0)"
+};
+
+static int find_holder(struct tx *tx, const char *address, struct arena *arena, struct mailbox *ret)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &HOLDER);
+
+	db_bind_text(&q, 1, address);
+	int r = db_step(&q);
+	if (r > 0) {
+		struct mailbox m = mailbox_read_row(&q);
+		*ret = mailbox_copy(arena, &m);
+	}
+	return r;
+}
+
+/* As insert(). Whoever has the address and is due has it no longer: wanting it is a look, too. */
+static int take_address(struct tx *tx, struct arena *arena, const struct mailbox *m)
+{
+	struct mailbox holder;
+	int r = insert(tx, m);
+
+	if (r != 0)
+		return r;
+	r = find_holder(tx, m->address, arena, &holder);
+	if (r > 0)
+		r = mailbox_expire(tx, &holder);
+	return r > 0 ? insert(tx, m) : r;
+}
+
 static const char *random_name(struct arena *arena)
 {
 	unsigned char bytes[USERNAME_RANDOM_BYTES];
@@ -119,7 +152,7 @@ static int insert_named(struct tx *tx, const char *wish, struct arena *arena, st
 			m->username = random_name(arena);
 		m->address = m->stalwart_name =
 			arena_printf(arena, "%s@%s", m->username, m->domain);
-		inserted = insert(tx, m);
+		inserted = take_address(tx, arena, m);
 		r = inserted < 0 ? inserted : LAPSE_OK;
 	}
 	if (r == LAPSE_OK && !inserted)

@@ -671,6 +671,42 @@ static void a_delivery_costs_the_same_among_many(void **state)
 	arena_done(&arena);
 }
 
+/* Nobody has looked and no tick has come: wanting its address lets a due mailbox expire. */
+static void the_address_of_a_due_mailbox_is_free(void **state)
+{
+	struct rig *r = *state;
+	struct arena arena;
+
+	arena_init(&arena);
+	int64_t first = create(r, "alice", TTL, &arena).id;
+	pass_deadline(r);
+	int64_t second = create(r, "alice", TTL, &arena).id;
+	assert_string_equal(row(r, first), "expired 0 0");
+	assert_string_equal(row(r, second), "active 0 0");
+	world_check_counters(r->world);
+	arena_done(&arena);
+}
+
+/* At a mail server it is taken until its account is gone; the refusal changes nothing. */
+static void the_address_of_a_due_account_is_taken(void **state)
+{
+	struct mailbox_wish wish = { .username = "alice", .ttl_ms = TTL };
+	struct rig *r = *state;
+	struct problem p = { 0 };
+	struct mailbox m;
+	struct arena arena;
+	struct tx tx;
+
+	arena_init(&arena);
+	int64_t first = create(r, "alice", TTL, &arena).id;
+	pass_deadline(r);
+	assert_int_equal(tx_begin(&tx, &r->world->engine), LAPSE_OK);
+	assert_int_equal(mailbox_create(&tx, "owner", &wish, &arena, &m, &p), LAPSE_ECONFLICT);
+	tx_rollback(&tx);
+	assert_string_equal(row(r, first), "active 0 0");
+	arena_done(&arena);
+}
+
 int main(void)
 {
 #define OUTSIDE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -691,6 +727,9 @@ int main(void)
 		OUTSIDE(a_dry_run_only_tells),
 		OUTSIDE(a_follower_sees_how_deletions_end),
 		OUTSIDE(a_thousand_deadlines_at_once),
+		OUTSIDE(the_address_of_a_due_account_is_taken),
+		cmocka_unit_test_setup_teardown(the_address_of_a_due_mailbox_is_free, setup_local,
+						teardown),
 		cmocka_unit_test_setup_teardown(local_mail_goes_with_its_mailbox, setup_local,
 						teardown),
 		cmocka_unit_test_setup_teardown(a_delivery_costs_the_same_among_many, setup_local,
