@@ -52,14 +52,13 @@ struct civil {
  * March so that the leap day is the last one, and 400 years are one cycle of 146097 days. */
 static struct civil civil_of_days(int64_t days)
 {
-	days += 719468;
-	int64_t era = (days >= 0 ? days : days - 146096) / 146097;
-	int64_t doe = days - era * 146097;
-	int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-	int64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-	int64_t mp = (5 * doy + 2) / 153;
+	uint32_t since = (uint32_t)(days + 719468 + 146097); /* a cycle more: never negative */
+	uint32_t era = since / 146097, doe = since % 146097;
+	uint32_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+	uint32_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+	uint32_t mp = (5 * doy + 2) / 153;
 	struct civil c = {
-		.year = yoe + era * 400,
+		.year = (int64_t)yoe + (int64_t)era * 400 - 400,
 		.month = (int)(mp < 10 ? mp + 3 : mp - 9),
 		.day = (int)(doy - (153 * mp + 2) / 5 + 1),
 	};

@@ -389,7 +389,7 @@ static bool answer_quickly(struct request *r)
 
 void request_complete(struct request *r)
 {
-	r->complete = clock_mono(r->server->engine->clock);
+	r->complete = r->server->pumped;
 	if (r->err == LAPSE_OK)
 		r->err = check_body(r);
 	if (r->err == LAPSE_OK && answer_quickly(r)) {

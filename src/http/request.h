@@ -60,7 +60,7 @@ struct request {
 	int64_t dropped;       /* bytes beyond the limit that were read and forgotten */
 	int err;               /* what the reply is about; LAPSE_OK = the handler's own */
 	int result;            /* of the last run of the handler */
-	lapse_us complete;     /* monotonic: when the request was whole */
+	lapse_us complete;     /* monotonic: when it was there to be read */
 	struct list link;      /* in the server's queue, or among those that wait */
 	struct waiter waiter;  /* while parked */
 	struct park_timer *timer;

@@ -195,6 +195,7 @@ static struct farewell make_farewell(struct tx *tx, const struct fleet *f, uint3
 {
 	const struct agent *a = fleet_at(f, i);
 
+	FLEET_FETCH_BUCKET(f, a->hash); /* it will be looked into after the commit */
 	return (struct farewell){ .id = a->id,
 				  .index = i,
 				  .owner = arena_strdup(&tx->arena, fleet_profile(f, i)->owner),
