@@ -114,7 +114,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Pieces of the body, chunked or not."""
         if self.headers.get("Transfer-Encoding") != "chunked":
             left = int(self.headers.get("Content-Length", 0))
-            while left and (part := self.rfile.read(min(self.server.piece, left))):
+            while left:
+                part = self.rfile.read(min(self.server.piece, left))
+                if not part:
+                    raise ConnectionAbortedError("the body ends too early")
                 left -= len(part)
                 yield part
             return
