@@ -94,7 +94,7 @@ lint: deps-test ## format and clang-tidy, without changing anything
 	@clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
 	@cmake --preset clang >/dev/null
 	@cmake --build --preset clang --target lapsed lapse >/dev/null
-	@clang-tidy -quiet -p build-clang $$(git ls-files 'src/*.c') 2>/dev/null
+	@git ls-files 'src/*.c' | xargs -n 8 -P $$(nproc) clang-tidy -quiet -p build-clang 2>/dev/null
 
 install: release ## into PREFIX (/usr/local) below DESTDIR
 	@cmake --install build $(if $(PREFIX),--prefix $(PREFIX))

@@ -9,8 +9,10 @@
 /* A value follows another value exactly when the last byte ended one. */
 static void separate(struct buf *b)
 {
-	char last = b->len > 0 ? b->data[b->len - 1] : '{';
+	char last = '{';
 
+	if (b->len > 0)
+		last = b->data[b->len - 1];
 	if (last != '{' && last != '[' && last != ':')
 		buf_putc(b, ',');
 }
