@@ -47,7 +47,7 @@ test-api: build ## black-box tests of the HTTP API
 	@$(PYTEST) -n 2 tests/api
 
 test-cli: build ## black-box tests of the command
-	@$(PYTEST) tests/cli
+	@$(PYTEST) -n 2 tests/cli
 
 test-provider: build ## mailboxes at a mail server: every way it can fail
 	@$(PYTEST) -n 2 tests/provider --ignore tests/provider/test_cyrus.py
