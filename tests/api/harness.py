@@ -144,11 +144,12 @@ class Daemon:
         env["TZ"] = "UTC"
         if self.faketime or self.clock:
             env["LD_PRELOAD"] = faketime_preload()
-            # Else the sanitizer's allocator asks for the time, and libfaketime allocates to tell it.
-            env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":allocator_release_to_os_interval_ms=-1"
             env.update(self.clock.environment() if self.clock
                        else {"FAKETIME": self.faketime, **MONOTONIC_AS_IT_IS})
         env.update(self.env)
+        if "faketime" in env.get("LD_PRELOAD", ""):
+            # Else the sanitizer's allocator asks for the time, and libfaketime allocates to tell it.
+            env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":allocator_release_to_os_interval_ms=-1"
         return env
 
     def spawn(self):
