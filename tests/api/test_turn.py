@@ -5,6 +5,7 @@ Many connections send at once, so that the daemon finds several requests in one 
 """
 import collections
 import random
+import time
 
 import pytest
 
@@ -128,6 +129,8 @@ def test_sweeps_asked_for_together_prune_each_row_once(start):
     api = daemon.client()
     for _ in range(30):
         api.read("a", api.send("a")["id"])
+    time.sleep(0.005)  # the last one is due two milliseconds after it was read, six requests may take one
     answers = together(daemon, [head("POST", "/v1/sweep/messages", Content_Length=0)] * 5)
-    assert sum(answer.ok()["pruned"] for answer in answers) + api.sweep()["pruned"] == 30
+    assert sum(answer.ok()["pruned"] for answer in answers) == 30
+    assert api.sweep()["pruned"] == 0
     assert api.stats() == {} and api.matrix("messages")["live_rows"] == 0
