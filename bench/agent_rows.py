@@ -341,15 +341,17 @@ def eviction_lag(bench):
 # -- a check -----------------------------------------------------------------------------------------
 
 
-def sweep_agents(lapse, expected, query=""):
-    """(seconds as the caller sees them, seconds by lapse_sweep_seconds) of one whole check."""
+def sweep_agents(bench, lapse, expected, query=""):
+    """(milliseconds as the caller sees them, milliseconds by lapse_sweep_seconds) of one whole check."""
+    tracked = fleets.tracked(lapse)
     inside = lapse.metric("lapse_sweep_seconds_sum", '"agents"')
-    start = time.monotonic()
-    answer = lapse.call("POST", "/v1/sweep/agents" + query)
-    outside = time.monotonic() - start
-    if answer["pruned"] != expected:
-        raise BenchError(f"the check found {answer['pruned']} agents instead of {expected}")
-    return outside, lapse.metric("lapse_sweep_seconds_sum", '"agents"') - inside
+    seen = bench.load(lapse, ["--path", "/v1/sweep/agents" + query, "--method", "POST",
+                              "--requests", "1", "--connections", "1"])
+    inside = lapse.metric("lapse_sweep_seconds_sum", '"agents"') - inside
+    gone = tracked - fleets.tracked(lapse)
+    if gone != expected:
+        raise BenchError(f"the check removed {gone} agents instead of {expected}")
+    return seen["latency_us"]["max"] / 1e3, inside * 1e3
 
 
 def sleep_until(moment):
@@ -367,10 +369,12 @@ def check_held(bench, lapse):
         bench.load(lapse, [*holds, "PUT", "--body", '{"reason":"bench"}'])
         sleep_until(due_at + 0.3)
     bench.load(lapse, [*holds, "DELETE"])
-    dry, dry_inside = sweep_agents(lapse, due, "?dry_run=true")
-    outside, inside = sweep_agents(lapse, due)
-    return {"outside ms": outside * 1e3, "inside ms": inside * 1e3, "dry outside ms": dry * 1e3,
-            "dry inside ms": dry_inside * 1e3}
+    told = lapse.call("POST", "/v1/sweep/agents?dry_run=true")["pruned"]
+    if told != due:
+        raise BenchError(f"the dry run found {told} agents instead of {due}")
+    dry, dry_inside = sweep_agents(bench, lapse, 0, "?dry_run=true")
+    outside, inside = sweep_agents(bench, lapse, due)
+    return {"outside ms": outside, "inside ms": inside, "dry outside ms": dry, "dry inside ms": dry_inside}
 
 
 def check_at_deadline(bench, lapse):

@@ -54,6 +54,22 @@ static void walks_every_day(void **state)
 	}
 }
 
+/* Every millisecond around the turns of seconds, on both sides of 1970, forth and back. */
+static void walks_every_millisecond(void **state)
+{
+	static const lapse_ms TURNS[] = { -62167219199000, -1000, 0, 1000, 1791072000000 };
+	char iso[TIME_TEXT_LEN + 1];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(TURNS); i++)
+		for (int step = -999; step <= 999; step++) {
+			lapse_ms t = TURNS[i] + (step % 2 ? step : -step), back;
+			time_format(t, iso);
+			assert_true(time_parse(iso, &back));
+			assert_int_equal(back, t);
+		}
+}
+
 static void clamps_years(void **state)
 {
 	char text[TIME_TEXT_LEN + 1], http[TIME_HTTP_LEN + 1];
@@ -190,6 +206,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(formats_and_reads_back),
 		cmocka_unit_test(walks_every_day),
+		cmocka_unit_test(walks_every_millisecond),
 		cmocka_unit_test(clamps_years),
 		cmocka_unit_test(reads_fractions_and_offsets),
 		cmocka_unit_test(rejects_what_is_no_time),
