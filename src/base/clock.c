@@ -77,7 +77,6 @@ static int64_t days_of_civil(struct civil c)
 }
 
 #define MS_A_DAY INT64_C(86400000)
-#define S_A_DAY INT64_C(86400)
 #define YEAR_0_MS INT64_C(-62167219200000)
 #define YEAR_9999_END_MS INT64_C(253402300799999)
 
@@ -88,9 +87,9 @@ static lapse_ms clamp_to_calendar(lapse_ms t)
 	return t > YEAR_9999_END_MS ? YEAR_9999_END_MS : t;
 }
 
-static int64_t floor_div(int64_t n, int64_t by)
+static int64_t floor_days(lapse_ms t)
 {
-	return (n >= 0 ? n : n - (by - 1)) / by;
+	return (t >= 0 ? t : t - (MS_A_DAY - 1)) / MS_A_DAY;
 }
 
 static void put_2(char *out, int n)
@@ -113,36 +112,19 @@ static void put_clock(char *out, int seconds)
 	put_2(out + 6, seconds % 60);
 }
 
-/* As of the beginning of its second. */
-static void format_second(int64_t second, char out[TIME_TEXT_LEN + 1])
+void time_format(lapse_ms t, char out[TIME_TEXT_LEN + 1])
 {
-	int64_t days = floor_div(second, S_A_DAY);
+	t = clamp_to_calendar(t);
+	int64_t days = floor_days(t);
+	int ms = (int)(t - days * MS_A_DAY);
 	struct civil c = civil_of_days(days);
 
 	memcpy(out, "0000-00-00T00:00:00.000Z", TIME_TEXT_LEN + 1);
 	put_year(out, c.year);
 	put_2(out + 5, c.month);
 	put_2(out + 8, c.day);
-	put_clock(out + 11, (int)(second - days * S_A_DAY));
-}
-
-/* Times that are written together lie together: mostly only the milliseconds are new. */
-void time_format(lapse_ms t, char out[TIME_TEXT_LEN + 1])
-{
-	static _Thread_local struct {
-		int64_t second;
-		char text[TIME_TEXT_LEN + 1];
-	} last;
-
-	t = clamp_to_calendar(t);
-	int64_t second = floor_div(t, 1000);
-	if (second != last.second || !last.text[0]) {
-		format_second(second, last.text);
-		last.second = second;
-	}
-	int ms = (int)(t - second * 1000);
-	memcpy(out, last.text, TIME_TEXT_LEN + 1);
-	put_2(out + 20, ms / 10);
+	put_clock(out + 11, ms / 1000);
+	put_2(out + 20, ms % 1000 / 10);
 	out[22] = (char)('0' + ms % 10);
 }
 
@@ -152,7 +134,7 @@ void time_format_http(lapse_ms t, char out[TIME_HTTP_LEN + 1])
 	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
 
 	t = clamp_to_calendar(t);
-	int64_t days = floor_div(t, MS_A_DAY);
+	int64_t days = floor_days(t);
 	int s = (int)((t - days * MS_A_DAY) / 1000);
 	struct civil c = civil_of_days(days);
 
