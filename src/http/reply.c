@@ -3,45 +3,48 @@
 
 #include "base/json.h"
 
-int http_status_of(enum lapse_error err)
+struct kind {
+	int status;
+	const char *code; /* of the closed list */
+};
+
+static struct kind kind_of(enum lapse_error err)
 {
 	switch (err) {
 	case LAPSE_OK:
-		return 200;
+		return (struct kind){ 200, "ok" };
 	case LAPSE_EINVAL:
-		return 400;
+		return (struct kind){ 400, "invalid_request" };
 	case LAPSE_EUNAUTHORIZED:
-		return 401;
+		return (struct kind){ 401, "unauthorized" };
 	case LAPSE_EFORBIDDEN:
-		return 403;
+		return (struct kind){ 403, "forbidden" };
 	case LAPSE_ENOTFOUND:
-		return 404;
+		return (struct kind){ 404, "not_found" };
 	case LAPSE_EMETHOD:
-		return 405;
+		return (struct kind){ 405, "method_not_allowed" };
 	case LAPSE_ETIMEOUT:
-		return 408;
+		return (struct kind){ 408, "timeout" };
 	case LAPSE_ECONFLICT:
-		return 409;
+		return (struct kind){ 409, "conflict" };
 	case LAPSE_EEXPIRED:
-		return 410;
+		return (struct kind){ 410, "expired" };
 	case LAPSE_EPRECONDITION:
-		return 412;
+		return (struct kind){ 412, "precondition_failed" };
 	case LAPSE_ETOOLARGE:
-		return 413;
+		return (struct kind){ 413, "too_large" };
 	case LAPSE_EMEDIATYPE:
-		return 415;
+		return (struct kind){ 415, "unsupported_media_type" };
 	case LAPSE_ERANGE:
-		return 416;
+		return (struct kind){ 416, "range_not_satisfiable" };
 	case LAPSE_EUNPROCESSABLE:
-		return 422;
+		return (struct kind){ 422, "unprocessable" };
 	case LAPSE_ELIMIT:
-		return 429;
+		return (struct kind){ 429, "limit_reached" };
 	case LAPSE_EHEADERS:
-		return 431;
-	case LAPSE_EINTERNAL:
-		return 500;
+		return (struct kind){ 431, "headers_too_large" };
 	case LAPSE_EUPSTREAM:
-		return 502;
+		return (struct kind){ 502, "upstream_error" };
 	case LAPSE_EUNAVAILABLE:
 	case LAPSE_EBUSY:
 	case LAPSE_ERETRY:
@@ -51,62 +54,21 @@ int http_status_of(enum lapse_error err)
 	case LAPSE_EVERSION:
 	case LAPSE_ESYNC:
 	case LAPSE_EUNKNOWN:
-		return 503;
+		return (struct kind){ 503, "unavailable" };
+	case LAPSE_EINTERNAL:
+		break;
 	}
-	return 500;
+	return (struct kind){ 500, "internal" };
+}
+
+int http_status_of(enum lapse_error err)
+{
+	return kind_of(err).status;
 }
 
 const char *http_code_of(enum lapse_error err)
 {
-	switch (err) {
-	case LAPSE_OK:
-		return "ok";
-	case LAPSE_EINVAL:
-		return "invalid_request";
-	case LAPSE_EUNAUTHORIZED:
-		return "unauthorized";
-	case LAPSE_EFORBIDDEN:
-		return "forbidden";
-	case LAPSE_ENOTFOUND:
-		return "not_found";
-	case LAPSE_EMETHOD:
-		return "method_not_allowed";
-	case LAPSE_ETIMEOUT:
-		return "timeout";
-	case LAPSE_ECONFLICT:
-		return "conflict";
-	case LAPSE_EEXPIRED:
-		return "expired";
-	case LAPSE_EPRECONDITION:
-		return "precondition_failed";
-	case LAPSE_ETOOLARGE:
-		return "too_large";
-	case LAPSE_EMEDIATYPE:
-		return "unsupported_media_type";
-	case LAPSE_ERANGE:
-		return "range_not_satisfiable";
-	case LAPSE_EUNPROCESSABLE:
-		return "unprocessable";
-	case LAPSE_ELIMIT:
-		return "limit_reached";
-	case LAPSE_EHEADERS:
-		return "headers_too_large";
-	case LAPSE_EINTERNAL:
-		return "internal";
-	case LAPSE_EUPSTREAM:
-		return "upstream_error";
-	case LAPSE_EUNAVAILABLE:
-	case LAPSE_EBUSY:
-	case LAPSE_ERETRY:
-	case LAPSE_EFULL:
-	case LAPSE_EIO:
-	case LAPSE_ECORRUPT:
-	case LAPSE_EVERSION:
-	case LAPSE_ESYNC:
-	case LAPSE_EUNKNOWN:
-		return "unavailable";
-	}
-	return "internal";
+	return kind_of(err).code;
 }
 
 static void write_problem(struct buf *out, enum lapse_error err, const struct problem *p)
