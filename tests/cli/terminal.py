@@ -81,10 +81,17 @@ class Screen:
         return "\n".join("".join(row).rstrip() for row in self.cells).rstrip()
 
 
+def take_terminal(ignored):
+    """In the child: a terminal of its own, and signals as a shell leaves them, whoever started the tests."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+
+
 class Terminal:
     """`with Terminal(lapse, "top") as t:`; ends what is still running."""
 
-    def __init__(self, lapse, *words, columns=80, lines=24, env=None, cwd=None):
+    def __init__(self, lapse, *words, columns=80, lines=24, env=None, cwd=None, ignored=()):
         self.ours, self.theirs = pty.openpty()
         self._set_size(columns, lines)
         self.before = termios.tcgetattr(self.theirs)
@@ -92,7 +99,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [LAPSE, *words], stdin=self.theirs, stdout=self.theirs, stderr=self.theirs,
             start_new_session=True, env={**lapse.env, **(env or {})}, cwd=cwd,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+            preexec_fn=lambda: take_terminal(ignored))
 
     def __enter__(self):
         return self

@@ -165,6 +165,18 @@ def test_the_terminal_is_put_back(stub, fleet, how, code):
         t.assert_restored()
 
 
+def test_what_was_ignored_stays_ignored(stub, fleet):
+    """As below nohup."""
+    with Terminal(Lapse(stub.url), "top", *QUICK, ignored=(signal.SIGHUP,)) as t:
+        t.until("messages")
+        t.signal(signal.SIGHUP)
+        fleet.agents = 41, 2
+        t.until("41 live, 2 suspect")
+        t.type("q")
+        assert t.end() == 0
+        t.assert_restored()
+
+
 def test_interrupt_while_the_daemon_hangs(stub, fleet):
     hangs = threading.Event()
     with Terminal(Lapse(stub.url), "top", *QUICK) as t:
