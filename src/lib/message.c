@@ -50,19 +50,6 @@ static int take_draft(struct lapse_store *s, const struct lapse_draft *d, struct
 	return r;
 }
 
-static int send_all(struct tx *tx, const char *const *to, size_t count, const struct message *draft,
-		    struct message *sent, struct lapse_store *s)
-{
-	for (size_t i = 0; i < count; i++) {
-		sent[i] = *draft;
-		sent[i].to = to[i];
-		int r = message_send(tx, s->owner, &sent[i], &s->problem);
-		if (r < 0)
-			return r;
-	}
-	return message_announce(tx, s->owner, sent, count);
-}
-
 /* Checks are done; `sent` has room for all. */
 static int send_checked(struct lapse_store *s, const char *const *to, size_t count,
 			const struct message *draft, struct message *sent, int64_t *ret_ids)
@@ -72,7 +59,7 @@ static int send_checked(struct lapse_store *s, const char *const *to, size_t cou
 
 	if (r != LAPSE_OK)
 		return r;
-	r = store_end(s, &tx, send_all(&tx, to, count, draft, sent, s));
+	r = store_end(s, &tx, message_send(&tx, s->owner, draft, to, count, sent, &s->problem));
 	for (size_t i = 0; r == LAPSE_OK && ret_ids && i < count; i++)
 		ret_ids[i] = sent[i].id;
 	return r;

@@ -119,11 +119,8 @@ int message_api_send(struct call *c)
 		r = call_body(c, MESSAGE_SEND_BODY, &body);
 	if (r < 0)
 		return r;
-	struct message m = draft(c, &body);
-	m.to = agent;
-	r = message_send(c->tx, c->owner, &m, &c->problem);
-	if (r == LAPSE_OK)
-		r = message_announce(c->tx, c->owner, &m, 1);
+	struct message m, wish = draft(c, &body);
+	r = message_send(c->tx, c->owner, &wish, &agent, 1, &m, &c->problem);
 	if (r < 0)
 		return r;
 	c->status = 201;
@@ -160,18 +157,16 @@ int message_api_broadcast(struct call *c)
 	if (r < 0)
 		return r;
 	size_t n = json_array_size(body.to);
-	struct message *sent = arena_alloc(&c->arena, n * sizeof(*sent));
-	struct message m = draft(c, &body);
-	for (size_t i = 0; i < n; i++) {
-		m.to = json_string_value(json_array_get(body.to, i));
-		r = message_send(c->tx, c->owner, &m, &c->problem);
-		if (r < 0)
-			return r;
-		sent[i] = m;
-	}
+	const char **to = arena_alloc(&c->arena, n * sizeof(*to));
+	struct message *sent = arena_alloc(&c->arena, n * sizeof(*sent)), wish = draft(c, &body);
+	for (size_t i = 0; i < n; i++)
+		to[i] = json_string_value(json_array_get(body.to, i));
+	r = message_send(c->tx, c->owner, &wish, to, n, sent, &c->problem);
+	if (r < 0)
+		return r;
 	c->status = 201;
 	write_broadcast(&c->reply, sent, n);
-	return message_announce(c->tx, c->owner, sent, n);
+	return LAPSE_OK;
 }
 
 /* Listing, with a long poll */

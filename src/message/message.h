@@ -24,13 +24,12 @@ struct message {
 /* The row lives until fn returns. */
 typedef void message_fn(void *arg, const struct message *m);
 
-/* Stores a message; fills id and timestamp. LAPSE_ELIMIT when the inbox has too many unread ones.
- * Whoever waits for the inbox is woken after the commit. */
-int message_send(struct tx *tx, const char *owner, struct message *m, struct problem *p);
-
-/* The event of one send: the messages that `count` sends made. */
-int message_announce(struct tx *tx, const char *owner, const struct message *messages,
-		     size_t count);
+/* Sends a draft to each of `to`, n distinct agents: `sent` has room for n messages and is filled.
+ * One event tells of all. LAPSE_ELIMIT when an inbox has too many unread ones; then, as after any
+ * error, the caller gives up what was written. Whoever waits for an inbox is woken after the
+ * commit. */
+int message_send(struct tx *tx, const char *owner, const struct message *draft,
+		 const char *const *to, size_t n, struct message *sent, struct problem *p);
 
 /* LAPSE_ENOTFOUND, or LAPSE_EEXPIRED for one past its lifetime that the sweep has not met yet. */
 int message_get(struct tx *tx, const char *owner, const char *agent, int64_t id, message_fn *fn,

@@ -70,7 +70,7 @@ static int random_step(struct tx *tx, const char *owner, const char *agent, int6
 		return message_mark_read(tx, owner, agent, some_id, CLAIM_NONE, ignore_message,
 					 NULL);
 	default:
-		return message_send(tx, owner, &m, &p);
+		return send_one(tx, owner, &m, &p);
 	}
 }
 
@@ -320,7 +320,7 @@ static void an_inbox_has_its_limit(void **state)
 	send_message(w, "o", "a");
 	send_message(w, "o", "a");
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
-	assert_int_equal(message_send(&tx, "o", &m, &p), LAPSE_ELIMIT);
+	assert_int_equal(send_one(&tx, "o", &m, &p), LAPSE_ELIMIT);
 	tx_rollback(&tx);
 	send_message(w, "o", "b");
 	send_message(w, "other", "a");

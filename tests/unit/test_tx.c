@@ -108,10 +108,10 @@ static void live_counts_follow(void **state)
 
 	begin(w, &tx);
 	assert_int_equal(tx_step_begin(&tx), LAPSE_OK);
-	assert_int_equal(message_send(&tx, "o", &m, &p), LAPSE_OK);
+	assert_int_equal(send_one(&tx, "o", &m, &p), LAPSE_OK);
 	assert_int_equal(tx_step_end(&tx), LAPSE_OK);
 	assert_int_equal(tx_step_begin(&tx), LAPSE_OK);
-	assert_int_equal(message_send(&tx, "o", &m, &p), LAPSE_OK);
+	assert_int_equal(send_one(&tx, "o", &m, &p), LAPSE_OK);
 	assert_int_equal(tx_step_undo(&tx), LAPSE_OK);
 	assert_int_equal(w->engine.states[0].live, 0);
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);
@@ -131,7 +131,7 @@ static void a_failed_commit_undoes_everything(void **state)
 	struct tx tx;
 
 	begin(w, &tx);
-	assert_int_equal(message_send(&tx, "o", &m, &p), LAPSE_OK);
+	assert_int_equal(send_one(&tx, "o", &m, &p), LAPSE_OK);
 	effect(&tx, "a");
 	assert_int_equal(db_script(tx.db, "PRAGMA query_only=ON"), LAPSE_OK);
 	assert_true(tx_commit(&tx) < 0);

@@ -136,11 +136,11 @@ static void a_message_wakes_its_inbox(void **state)
 	send_message(w, "other", "a");
 	assert_int_equal(s.woken, 0);
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
-	assert_int_equal(message_send(&tx, "o", &m, &p), LAPSE_OK);
+	assert_int_equal(send_one(&tx, "o", &m, &p), LAPSE_OK);
 	tx_rollback(&tx);
 	assert_int_equal(s.woken, 0);
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
-	assert_int_equal(message_send(&tx, "o", &m, &p), LAPSE_OK);
+	assert_int_equal(send_one(&tx, "o", &m, &p), LAPSE_OK);
 	assert_int_equal(s.woken, 0);
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);
 	assert_int_equal(s.woken, 1);
@@ -162,7 +162,7 @@ static void a_waiter_of_the_same_turn_is_woken(void **state)
 	arena_init(&arena);
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
 	add(&w->engine.waits, message_wait_key(&arena, "o", "a"), &s);
-	assert_int_equal(message_send(&tx, "o", &m, &p), LAPSE_OK);
+	assert_int_equal(send_one(&tx, "o", &m, &p), LAPSE_OK);
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);
 	assert_int_equal(s.woken, 1);
 	arena_done(&arena);

@@ -312,6 +312,11 @@ static void ignore_message(void *arg, const struct message *m)
 	(void)m;
 }
 
+int send_one(struct tx *tx, const char *owner, struct message *m, struct problem *p)
+{
+	return message_send(tx, owner, m, &m->to, 1, m, p);
+}
+
 int64_t send_message(struct world *w, const char *owner, const char *agent)
 {
 	struct message m = {
@@ -321,7 +326,7 @@ int64_t send_message(struct world *w, const char *owner, const char *agent)
 	struct tx tx;
 
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
-	assert_int_equal(message_send(&tx, owner, &m, &p), LAPSE_OK);
+	assert_int_equal(send_one(&tx, owner, &m, &p), LAPSE_OK);
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);
 	return m.id;
 }

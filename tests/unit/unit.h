@@ -76,6 +76,8 @@ char *world_log(const struct world *w);
 void world_check_counters(struct world *w);
 
 /* Messages, each in a transaction of its own. */
+/* To m->to; fills id and timestamp. */
+int send_one(struct tx *tx, const char *owner, struct message *m, struct problem *p);
 int64_t send_message(struct world *w, const char *owner, const char *agent);
 void read_message(struct world *w, const char *owner, const char *agent, int64_t id);
 int64_t send_read_message(struct world *w, const char *owner, const char *agent);
