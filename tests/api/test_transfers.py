@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
+import statistics
 import socket
 import threading
 import time
@@ -19,7 +20,8 @@ from harness import wait_until
 LARGE = int(os.environ.get("LAPSE_TRANSFER_BYTES", "200000000"))
 PIECE = os.urandom(1_000_000)
 MEMORY_KB = 64_000  # resident, for everything
-LATENCY_S = 0.5  # of the slowest other request; the machine that tests this is shared
+# Of other requests, which wait for the same disk to sync; the machine that tests this is shared.
+MEDIAN_S, SLOWEST_S = 0.1, 2.0
 
 
 def paths(daemon):
@@ -47,18 +49,17 @@ def peak_kb(daemon):
 
 
 class Others:
-    """Somebody else's requests, one after the other; `slowest` is the longest that one took."""
+    """Somebody else's requests, one after the other, and how long each took."""
 
     def __init__(self, daemon):
-        self.api, self.stop, self.slowest, self.count = daemon.client(), threading.Event(), 0.0, 0
+        self.api, self.stop, self.took_s = daemon.client(), threading.Event(), []
         self.thread = threading.Thread(target=self._run)
 
     def _run(self):
         while not self.stop.is_set():
             started = time.monotonic()
             self.api.send("bob", "are you slow?")
-            self.slowest = max(self.slowest, time.monotonic() - started)
-            self.count += 1
+            self.took_s.append(time.monotonic() - started)
             time.sleep(0.002)
 
     def __enter__(self):
@@ -68,6 +69,10 @@ class Others:
     def __exit__(self, *_exc):
         self.stop.set()
         self.thread.join()
+
+    def assert_quick(self):
+        assert len(self.took_s) > 10
+        assert statistics.median(self.took_s) < MEDIAN_S and max(self.took_s) < SLOWEST_S
 
 
 def send_large(raw, total, chunked=False):
@@ -103,9 +108,9 @@ def test_a_large_upload_and_download_with_flat_memory_and_quick_others(start):
         assert digest.hexdigest() == checksum
         downloaded = time.monotonic() - started
     print(f"{LARGE} bytes: up {uploaded:.2f} s, down {downloaded:.2f} s, peak {peak_kb(daemon)} kB, "
-          f"{others.count} others, slowest {others.slowest * 1000:.1f} ms")
+          f"{len(others.took_s)} others, slowest {max(others.took_s) * 1000:.1f} ms")
     assert peak_kb(daemon) < MEMORY_KB
-    assert others.count > 10 and others.slowest < LATENCY_S
+    others.assert_quick()
 
 
 def test_a_chunked_body_of_unknown_length(daemon):

@@ -334,7 +334,7 @@ def test_others_are_served_while_slow_clients_wait(impatient):
         begun = time.monotonic()
         for _ in range(10):
             impatient.client().get("/healthz").ok()
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < BOUND_S
     finally:
         for connection in slow:
             connection.close()
