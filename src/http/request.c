@@ -270,6 +270,7 @@ struct request *request_new(struct connection *c, const char *url, const char *m
 	r->call.status = 200;
 	r->call.owner = "";
 	list_init(&r->link);
+	list_init(&r->key_link);
 	list_init(&r->waiter.link);
 	memccpy(r->method, method, '\0', sizeof(r->method) - 1); /* cleared above, so it ends */
 	r->path = arena_strdup(&r->call.arena, url);

@@ -67,6 +67,7 @@ struct request {
 	uv_work_t work;
 
 	struct idempotency idempotency;
+	struct list key_link; /* among those whose key is under way */
 
 	/* For streams, which outlive the moment their caller was checked. */
 	const char *token; /* its prefix; NULL = trusted without one */

@@ -354,6 +354,7 @@ int server_start(struct server *s, const struct server_config *config, struct pr
 			      .tls = config->tls_cert != NULL };
 	list_init(&s->queue);
 	list_init(&s->waiting);
+	list_init(&s->keyed);
 	list_init(&s->spare);
 	list_init(&s->connections);
 	s->mhd = start_mhd(s, config);

@@ -65,6 +65,7 @@ struct server {
 
 	struct list queue;       /* requests for the next turn */
 	struct list waiting;     /* requests that wait */
+	struct list keyed;       /* requests whose Idempotency-Key is under way */
 	struct list connections; /* those without a complete request, longest first */
 	int64_t connections_count;
 	lapse_us last_turn; /* monotonic: when requests last used the store */

@@ -2,6 +2,7 @@
 #include "http/turn.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "http/park.h"
 #include "http/request.h"
@@ -18,6 +19,7 @@ void turn_enqueue(struct server *s, struct request *r)
 
 void turn_answer(struct request *r, int err)
 {
+	list_remove(&r->key_link);
 	r->err = err;
 	r->state = REQUEST_ANSWERED;
 	if (r->suspended) {
@@ -42,13 +44,39 @@ static int run_handler(struct request *r)
 	return fn(c);
 }
 
+static bool is_under_way(const struct server *s, const struct idempotency *i)
+{
+	for (const struct list *l = s->keyed.next; l != &s->keyed; l = l->next) {
+		const struct request *r = CONTAINER_OF(l, struct request, key_link);
+		if (strcmp(r->idempotency.key, i->key) == 0 &&
+		    strcmp(r->idempotency.owner, i->owner) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* A key that is under way in the store, but not here, is of a request whose last step could not be
+ * committed: it was answered with an error, and this is its retry. */
+static int take_key(struct request *r, int *ret_status, const char **ret_answer)
+{
+	struct call *c = &r->call;
+	int err = idempotency_begin(c->tx, &r->idempotency, &c->arena, ret_status, ret_answer);
+
+	if (err != LAPSE_ECONFLICT || is_under_way(r->server, &r->idempotency))
+		return err;
+	err = idempotency_drop(c->tx, &r->idempotency);
+	if (err < 0)
+		return err;
+	return idempotency_begin(c->tx, &r->idempotency, &c->arena, ret_status, ret_answer);
+}
+
 /* The key's first sight of this request: 0 = go on, 1 = the reply is the first answer again. */
 static int begin_key(struct request *r)
 {
 	struct call *c = &r->call;
 	const char *text = "";
 	int status = 0;
-	int err = idempotency_begin(c->tx, &r->idempotency, &c->arena, &status, &text);
+	int err = take_key(r, &status, &text);
 
 	if (err == LAPSE_EUNPROCESSABLE)
 		return problem_set(&c->problem, err, "Idempotency-Key",
@@ -56,6 +84,8 @@ static int begin_key(struct request *r)
 	if (err == LAPSE_ECONFLICT)
 		return problem_set(&c->problem, err, "Idempotency-Key",
 				   "the first request with this key is still under way");
+	if (err == LAPSE_OK)
+		list_append(&r->server->keyed, &r->key_link);
 	if (err > 0) {
 		r->replayed = true;
 		c->status = status;

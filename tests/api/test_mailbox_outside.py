@@ -225,6 +225,25 @@ def test_while_it_is_made_nobody_sees_it(rig, server):
     assert rig.api.post("/v1/mailboxes", {"username": "alice"}, headers=key).ok(201) == box
 
 
+def test_a_key_whose_last_step_could_not_be_stored_is_free(rig, server):
+    """The account is there, but the store fails when the mailbox becomes active: 503, and a retry with the same key
+    runs. What the first one left goes."""
+    server.fault(CREATION[server.generation], "delay", ms=200)
+    key = {"Idempotency-Key": "k"}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        first = pool.submit(rig.daemon.client().post, "/v1/mailboxes", {}, key)
+        wait_until(lambda: rig.daemon.rows("SELECT * FROM mailboxes"), what="the row")
+        with rig.daemon.store_locked():
+            first.result().fails(503, "unavailable")
+    assert rig.daemon.rows("SELECT status FROM idempotency_keys") == [{"status": 0}]
+    box = rig.api.post("/v1/mailboxes", {}, headers=key).ok(201)
+    assert rig.api.post("/v1/mailboxes", {}, headers=key).ok(201) == box
+    assert len(server.accounts) == 2  # a sweep finds the first after a minute, a start at once
+    rig.daemon.stop()
+    rig.daemon.start()
+    wait_until(lambda: list(server.accounts) == [box["address"]], what="the first account to go")
+
+
 def test_a_client_that_goes_away_stops_nothing(rig, server):
     from client import json_post
     server.fault(CREATION[server.generation], "delay", ms=200)
