@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <openssl/crypto.h>
+#include <openssl/x509.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,6 +74,22 @@ static void finish(struct transfer *t, int err)
 	f->done(f);
 }
 
+/* libcurl looks at the host's name itself, once OpenSSL is content with the certificate. */
+static void say_untrusted(struct transfer *t, CURLcode code)
+{
+	struct fetch *f = t->fetch;
+	long verdict = X509_V_OK;
+
+	curl_easy_getinfo(t->easy, CURLINFO_SSL_VERIFYRESULT, &verdict);
+	f->untrusted = true;
+	if (code == CURLE_SSL_CACERT_BADFILE)
+		snprintf(f->why, sizeof(f->why), "there are no authorities to check it against");
+	else if (verdict != X509_V_OK && verdict != X509_V_ERR_UNSPECIFIED)
+		snprintf(f->why, sizeof(f->why), "%s", X509_verify_cert_error_string(verdict));
+	else
+		snprintf(f->why, sizeof(f->why), "it is for another host");
+}
+
 /* What libcurl said, in our words. libcurl's own text may name the URL, never the headers. */
 static int translate(struct transfer *t, CURLcode code)
 {
@@ -93,9 +110,18 @@ static int translate(struct transfer *t, CURLcode code)
 			 f->answer_max_bytes);
 	else if (code == CURLE_ABORTED_BY_CALLBACK)
 		snprintf(f->why, sizeof(f->why), "the connection broke");
+	else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
+		say_untrusted(t, code);
+	else if (code == CURLE_OPERATION_TIMEDOUT && !is_sent(t))
+		snprintf(f->why, sizeof(f->why), "no connection to it (TCP, then TLS) in time");
+	else if (code == CURLE_OPERATION_TIMEDOUT)
+		return LAPSE_ETIMEOUT;
+	else if (code == CURLE_SSL_CONNECT_ERROR)
+		snprintf(f->why, sizeof(f->why),
+			 "no TLS with it: plain HTTP, no version in common, or it broke off");
 	else
 		snprintf(f->why, sizeof(f->why), "%s", curl_easy_strerror(code));
-	return code == CURLE_OPERATION_TIMEDOUT ? LAPSE_ETIMEOUT : LAPSE_EUPSTREAM;
+	return LAPSE_EUPSTREAM;
 }
 
 static void collect(struct fetches *s)
@@ -250,7 +276,14 @@ static void set_headers(struct transfer *t)
 	curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, h);
 }
 
-static void set_question(struct transfer *t, lapse_ms left_ms)
+static void set_time(struct transfer *t, lapse_ms left)
+{
+	curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)left);
+	curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS,
+			 (long)(left < CONNECT_MAX_MS ? left : CONNECT_MAX_MS));
+}
+
+static void set_question(struct transfer *t)
 {
 	const struct fetch *f = t->fetch;
 	CURL *e = t->easy;
@@ -261,10 +294,27 @@ static void set_question(struct transfer *t, lapse_ms left_ms)
 		curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)f->body_len);
 		curl_easy_setopt(e, CURLOPT_POSTFIELDS, f->body);
 	}
-	curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)left_ms);
-	curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS,
-			 (long)(left_ms < CONNECT_MAX_MS ? left_ms : CONNECT_MAX_MS));
 	set_headers(t);
+}
+
+/* Certificates and the host's name in them are checked always. With authorities of its own a fetch
+ * trusts no other. The system's come from libcurl's file alone: because of the directory that
+ * libcurl would look into as well, it would read that file again for each connection, which is tens
+ * of milliseconds of the loop; without, it keeps what it read for a day. */
+static void set_trust(struct transfer *t)
+{
+	const char *authorities = t->fetch->authorities;
+	char *system_file = NULL;
+
+	curl_easy_getinfo(t->easy, CURLINFO_CAINFO, &system_file);
+	if (authorities || system_file)
+		curl_easy_setopt(t->easy, CURLOPT_CAPATH, NULL);
+	if (authorities) {
+		struct curl_blob pem = { (void *)(uintptr_t)authorities, strlen(authorities),
+					 CURL_BLOB_NOCOPY };
+		curl_easy_setopt(t->easy, CURLOPT_CAINFO, NULL);
+		curl_easy_setopt(t->easy, CURLOPT_CAINFO_BLOB, &pem);
+	}
 }
 
 /* Redirects are not followed, certificates are checked, cookies, .netrc and compression are off:
@@ -290,7 +340,7 @@ static void set_rules(struct transfer *t)
 	curl_easy_setopt(e, CURLOPT_PREREQDATA, t);
 }
 
-static void run(struct transfer *t, lapse_ms left_ms)
+static void run(struct transfer *t, lapse_ms left)
 {
 	struct fetches *s = t->owner;
 
@@ -299,7 +349,9 @@ static void run(struct transfer *t, lapse_ms left_ms)
 	s->running_count++;
 	t->easy = curl_easy_init();
 	set_rules(t);
-	set_question(t, left_ms);
+	set_trust(t);
+	set_question(t);
+	set_time(t, left);
 	curl_multi_add_handle(s->multi, t->easy);
 }
 
