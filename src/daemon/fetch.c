@@ -25,11 +25,15 @@ struct transfer {
 	lapse_us deadline; /* monotonic */
 	size_t header_bytes;
 	int asked;    /* how often libcurl was about to send the question */
+	bool stale;   /* it was given a kept connection that the server had closed */
+	bool again;   /* and is with libcurl for the second time because of it */
 	bool large;   /* the answer was longer than allowed */
 	bool refused; /* it is in that list */
 };
 
 static void run_waiting(struct fetches *s);
+static lapse_ms left_ms(const struct transfer *t);
+static void set_time(struct transfer *t, lapse_ms left);
 
 /* Ending */
 
@@ -124,6 +128,19 @@ static int translate(struct transfer *t, CURLcode code)
 	return LAPSE_EUPSTREAM;
 }
 
+/* Nothing was said yet: once more, on a new connection. */
+static void run_again(struct transfer *t)
+{
+	lapse_ms left = left_ms(t);
+
+	curl_multi_remove_handle(t->owner->multi, t->easy);
+	t->stale = false;
+	t->again = true;
+	curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
+	set_time(t, left > 1 ? left : 1);
+	curl_multi_add_handle(t->owner->multi, t->easy);
+}
+
 static void collect(struct fetches *s)
 {
 	CURLMsg *m;
@@ -135,6 +152,10 @@ static void collect(struct fetches *s)
 			continue;
 		CURLcode code = m->data.result;
 		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
+		if (t->stale) {
+			run_again(t);
+			continue;
+		}
 		list_remove(&t->link);
 		finish(t, translate(t, code));
 	}
@@ -169,7 +190,8 @@ static size_t on_header(char *bytes, size_t one, size_t n, void *arg)
 }
 
 /* libcurl repeats a question on its own when a kept connection breaks before the first byte of an
- * answer. A POST may have been acted upon by then: it is the asker who decides. */
+ * answer. A POST may have been acted upon by then: it is the asker who decides. But it is not even
+ * said into a connection that is known to be closed. */
 static int on_ask(void *arg, char *ip, char *local_ip, int port, int local_port)
 {
 	struct transfer *t = arg;
@@ -177,7 +199,9 @@ static int on_ask(void *arg, char *ip, char *local_ip, int port, int local_port)
 	(void)ip;
 	(void)local_ip;
 	(void)port;
-	(void)local_port;
+	t->stale = !t->again && t->asked == 0 && sockets_is_closed(&t->owner->sockets, local_port);
+	if (t->stale)
+		return CURL_PREREQFUNC_ABORT;
 	if (t->asked++ > 0 && strcmp(t->fetch->method, "POST") == 0)
 		return CURL_PREREQFUNC_ABORT;
 	return CURL_PREREQFUNC_OK;
@@ -338,6 +362,10 @@ static void set_rules(struct transfer *t)
 	curl_easy_setopt(e, CURLOPT_HEADERDATA, t);
 	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_ask);
 	curl_easy_setopt(e, CURLOPT_PREREQDATA, t);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, sockets_open);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, &t->owner->sockets);
+	curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, sockets_close);
+	curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, &t->owner->sockets);
 }
 
 static void run(struct transfer *t, lapse_ms left)
@@ -458,6 +486,7 @@ int fetches_init(struct fetches *s, uv_loop_t *loop, const struct clock *clock,
 	list_init(&s->running);
 	list_init(&s->waiting);
 	list_init(&s->refused);
+	sockets_init(&s->sockets);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(s->multi = curl_multi_init()))
 		return problem_set(p, LAPSE_EINTERNAL, NULL, "cannot start libcurl");
 	curl_multi_setopt(s->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
