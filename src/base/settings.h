@@ -79,6 +79,7 @@
 	X(TEXT, mailbox_provider, "local", 1, 16, "name", "where mailboxes live: local or stalwart") \
 	X(TEXT, stalwart_url, "", 0, 512, "url", "of the mail server: https://HOST or https://HOST:PORT") \
 	X(SECRET, stalwart_credentials, "", 0, 1024, "secret", "of its administrator: user:password, an API key, or @PATH of a file with it") \
+	X(TEXT, stalwart_ca_file, "", 0, 1024, "path", "PEM file of the authorities its certificate must come from; empty: the system's") \
 	X(INT, stalwart_timeout_ms, 10000, 100, 600000, "ms", "time an operation with the mail server may take in all") \
 	X(INT, stalwart_connections_max, 32, 1, 1000, "connections", "connections to the mail server at once; more wait") \
 	X(INT, wal_max_bytes, 134217728, 1048576, 17179869184, "bytes", "writers wait for a checkpoint beyond this") \

@@ -11,6 +11,7 @@
 #include <uv.h>
 
 #include "attachment/rules.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "daemon/fetch.h"
 #include "daemon/listen.h"
@@ -186,20 +187,16 @@ static void on_signal(uv_signal_t *h, int number)
 
 /* Starting */
 
-static int read_pem(const char *path, char **ret, struct problem *p)
+static int read_pem(const char *setting, const char *path, char **ret, struct problem *p)
 {
-	FILE *f = fopen(path, "re");
-	char *text = mem_zalloc(1, PEM_MAX_BYTES);
+	struct problem inner = { 0 };
+	struct buf text = { 0 };
 
-	if (!f) {
-		free(text);
-		return problem_set(p, LAPSE_EINVAL, "tls_cert", "cannot read %.160s: %s", path,
-				   strerror(errno));
+	if (file_load(path, PEM_MAX_BYTES, &text, &inner) < 0) {
+		buf_done(&text);
+		return problem_set(p, LAPSE_EINVAL, setting, "%s: %.200s", setting, inner.message);
 	}
-	size_t n = fread(text, 1, PEM_MAX_BYTES - 1, f);
-	fclose(f);
-	text[n] = '\0';
-	*ret = text;
+	*ret = text.data;
 	return LAPSE_OK;
 }
 
@@ -212,8 +209,8 @@ static int read_tls(struct daemon *d, struct problem *p)
 	if (!s->tls_cert[0] || !s->tls_key[0])
 		return problem_set(p, LAPSE_EINVAL, "tls_cert",
 				   "tls_cert and tls_key go together: set both or none");
-	int r = read_pem(s->tls_cert, &d->tls_cert, p);
-	return r < 0 ? r : read_pem(s->tls_key, &d->tls_key, p);
+	int r = read_pem("tls_cert", s->tls_cert, &d->tls_cert, p);
+	return r < 0 ? r : read_pem("tls_key", s->tls_key, &d->tls_key, p);
 }
 
 /* Nobody from elsewhere may come in without a token, and no token may travel in the clear. */

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <openssl/crypto.h>
+#include <openssl/x509.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,11 +25,15 @@ struct transfer {
 	lapse_us deadline; /* monotonic */
 	size_t header_bytes;
 	int asked;    /* how often libcurl was about to send the question */
+	bool stale;   /* it was given a kept connection that the server had closed */
+	bool again;   /* and is with libcurl for the second time because of it */
 	bool large;   /* the answer was longer than allowed */
 	bool refused; /* it is in that list */
 };
 
 static void run_waiting(struct fetches *s);
+static lapse_ms left_ms(const struct transfer *t);
+static void set_time(struct transfer *t, lapse_ms left);
 
 /* Ending */
 
@@ -73,6 +78,22 @@ static void finish(struct transfer *t, int err)
 	f->done(f);
 }
 
+/* libcurl looks at the host's name itself, once OpenSSL is content with the certificate. */
+static void say_untrusted(struct transfer *t, CURLcode code)
+{
+	struct fetch *f = t->fetch;
+	long verdict = X509_V_OK;
+
+	curl_easy_getinfo(t->easy, CURLINFO_SSL_VERIFYRESULT, &verdict);
+	f->untrusted = true;
+	if (code == CURLE_SSL_CACERT_BADFILE)
+		snprintf(f->why, sizeof(f->why), "there are no authorities to check it against");
+	else if (verdict != X509_V_OK && verdict != X509_V_ERR_UNSPECIFIED)
+		snprintf(f->why, sizeof(f->why), "%s", X509_verify_cert_error_string(verdict));
+	else
+		snprintf(f->why, sizeof(f->why), "it is for another host");
+}
+
 /* What libcurl said, in our words. libcurl's own text may name the URL, never the headers. */
 static int translate(struct transfer *t, CURLcode code)
 {
@@ -93,9 +114,31 @@ static int translate(struct transfer *t, CURLcode code)
 			 f->answer_max_bytes);
 	else if (code == CURLE_ABORTED_BY_CALLBACK)
 		snprintf(f->why, sizeof(f->why), "the connection broke");
+	else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE)
+		say_untrusted(t, code);
+	else if (code == CURLE_OPERATION_TIMEDOUT && !is_sent(t))
+		snprintf(f->why, sizeof(f->why), "no connection to it (TCP, then TLS) in time");
+	else if (code == CURLE_OPERATION_TIMEDOUT)
+		return LAPSE_ETIMEOUT;
+	else if (code == CURLE_SSL_CONNECT_ERROR)
+		snprintf(f->why, sizeof(f->why),
+			 "no TLS with it: plain HTTP, no version in common, or it broke off");
 	else
 		snprintf(f->why, sizeof(f->why), "%s", curl_easy_strerror(code));
-	return code == CURLE_OPERATION_TIMEDOUT ? LAPSE_ETIMEOUT : LAPSE_EUPSTREAM;
+	return LAPSE_EUPSTREAM;
+}
+
+/* Nothing was said yet: once more, on a new connection. */
+static void run_again(struct transfer *t)
+{
+	lapse_ms left = left_ms(t);
+
+	curl_multi_remove_handle(t->owner->multi, t->easy);
+	t->stale = false;
+	t->again = true;
+	curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
+	set_time(t, left > 1 ? left : 1);
+	curl_multi_add_handle(t->owner->multi, t->easy);
 }
 
 static void collect(struct fetches *s)
@@ -109,6 +152,10 @@ static void collect(struct fetches *s)
 			continue;
 		CURLcode code = m->data.result;
 		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
+		if (t->stale) {
+			run_again(t);
+			continue;
+		}
 		list_remove(&t->link);
 		finish(t, translate(t, code));
 	}
@@ -143,7 +190,8 @@ static size_t on_header(char *bytes, size_t one, size_t n, void *arg)
 }
 
 /* libcurl repeats a question on its own when a kept connection breaks before the first byte of an
- * answer. A POST may have been acted upon by then: it is the asker who decides. */
+ * answer. A POST may have been acted upon by then: it is the asker who decides. But it is not even
+ * said into a connection that is known to be closed. */
 static int on_ask(void *arg, char *ip, char *local_ip, int port, int local_port)
 {
 	struct transfer *t = arg;
@@ -151,7 +199,9 @@ static int on_ask(void *arg, char *ip, char *local_ip, int port, int local_port)
 	(void)ip;
 	(void)local_ip;
 	(void)port;
-	(void)local_port;
+	t->stale = !t->again && t->asked == 0 && sockets_is_closed(&t->owner->sockets, local_port);
+	if (t->stale)
+		return CURL_PREREQFUNC_ABORT;
 	if (t->asked++ > 0 && strcmp(t->fetch->method, "POST") == 0)
 		return CURL_PREREQFUNC_ABORT;
 	return CURL_PREREQFUNC_OK;
@@ -250,7 +300,14 @@ static void set_headers(struct transfer *t)
 	curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, h);
 }
 
-static void set_question(struct transfer *t, lapse_ms left_ms)
+static void set_time(struct transfer *t, lapse_ms left)
+{
+	curl_easy_setopt(t->easy, CURLOPT_TIMEOUT_MS, (long)left);
+	curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS,
+			 (long)(left < CONNECT_MAX_MS ? left : CONNECT_MAX_MS));
+}
+
+static void set_question(struct transfer *t)
 {
 	const struct fetch *f = t->fetch;
 	CURL *e = t->easy;
@@ -261,10 +318,27 @@ static void set_question(struct transfer *t, lapse_ms left_ms)
 		curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)f->body_len);
 		curl_easy_setopt(e, CURLOPT_POSTFIELDS, f->body);
 	}
-	curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)left_ms);
-	curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS,
-			 (long)(left_ms < CONNECT_MAX_MS ? left_ms : CONNECT_MAX_MS));
 	set_headers(t);
+}
+
+/* Certificates and the host's name in them are checked always. With authorities of its own a fetch
+ * trusts no other. The system's come from libcurl's file alone: because of the directory that
+ * libcurl would look into as well, it would read that file again for each connection, which is tens
+ * of milliseconds of the loop; without, it keeps what it read for a day. */
+static void set_trust(struct transfer *t)
+{
+	const char *authorities = t->fetch->authorities;
+	char *system_file = NULL;
+
+	curl_easy_getinfo(t->easy, CURLINFO_CAINFO, &system_file);
+	if (authorities || system_file)
+		curl_easy_setopt(t->easy, CURLOPT_CAPATH, NULL);
+	if (authorities) {
+		struct curl_blob pem = { (void *)(uintptr_t)authorities, strlen(authorities),
+					 CURL_BLOB_NOCOPY };
+		curl_easy_setopt(t->easy, CURLOPT_CAINFO, NULL);
+		curl_easy_setopt(t->easy, CURLOPT_CAINFO_BLOB, &pem);
+	}
 }
 
 /* Redirects are not followed, certificates are checked, cookies, .netrc and compression are off:
@@ -288,9 +362,13 @@ static void set_rules(struct transfer *t)
 	curl_easy_setopt(e, CURLOPT_HEADERDATA, t);
 	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_ask);
 	curl_easy_setopt(e, CURLOPT_PREREQDATA, t);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, sockets_open);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, &t->owner->sockets);
+	curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, sockets_close);
+	curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, &t->owner->sockets);
 }
 
-static void run(struct transfer *t, lapse_ms left_ms)
+static void run(struct transfer *t, lapse_ms left)
 {
 	struct fetches *s = t->owner;
 
@@ -299,7 +377,9 @@ static void run(struct transfer *t, lapse_ms left_ms)
 	s->running_count++;
 	t->easy = curl_easy_init();
 	set_rules(t);
-	set_question(t, left_ms);
+	set_trust(t);
+	set_question(t);
+	set_time(t, left);
 	curl_multi_add_handle(s->multi, t->easy);
 }
 
@@ -406,6 +486,7 @@ int fetches_init(struct fetches *s, uv_loop_t *loop, const struct clock *clock,
 	list_init(&s->running);
 	list_init(&s->waiting);
 	list_init(&s->refused);
+	sockets_init(&s->sockets);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 || !(s->multi = curl_multi_init()))
 		return problem_set(p, LAPSE_EINTERNAL, NULL, "cannot start libcurl");
 	curl_multi_setopt(s->multi, CURLMOPT_SOCKETFUNCTION, on_socket);

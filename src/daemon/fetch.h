@@ -19,6 +19,7 @@
 
 #include "base/err.h"
 #include "base/list.h"
+#include "daemon/sockets.h"
 #include "provider/fetch.h"
 
 #define FETCHES_WAITING_MAX 100000 /* each is a few hundred bytes; a sweep starts far fewer */
@@ -28,6 +29,7 @@ struct fetches {
 	const struct clock *clock;
 	uv_loop_t *loop;
 	CURLM *multi;
+	struct sockets sockets; /* libcurl's */
 	uv_timer_t timer;       /* libcurl's */
 	uv_timer_t queue_timer; /* looks after those that wait */
 	struct list running;    /* with libcurl */

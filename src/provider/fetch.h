@@ -21,15 +21,19 @@ struct fetch {
 	const char *method;        /* "GET", "POST", "DELETE" */
 	const char *url;           /* whole */
 	const char *authorization; /* value of the header; NULL = none */
+	const char *authorities;   /* PEM; who may vouch for the server, nobody else; NULL = the
+				    * system's */
 	const char *body;          /* JSON; NULL = none */
 	size_t body_len;
 	lapse_ms timeout_ms;
 	size_t answer_max_bytes; /* a longer answer is LAPSE_EUPSTREAM */
 
-	/* The answer. LAPSE_OK = the server answered, with whatever status; LAPSE_ETIMEOUT;
-	 * LAPSE_EUPSTREAM with `why` = it could not be reached, broke off, or talked too much. */
+	/* The answer. LAPSE_OK = the server answered, with whatever status; LAPSE_ETIMEOUT = not in
+	 * time; LAPSE_EUPSTREAM with `why` = it could not be reached, broke off, or talked too
+	 * much. */
 	int err;
-	bool sent; /* the question may have reached the server: it may have been acted upon */
+	bool sent;      /* the question may have reached the server: it may have been acted upon */
+	bool untrusted; /* its certificate was refused, for the reason `why`: it was told nothing */
 	int status;
 	struct buf answer;   /* the asker frees it with buf_done() */
 	char location[1024]; /* of a redirect, as a whole URL; empty otherwise */

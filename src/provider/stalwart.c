@@ -91,6 +91,11 @@ static void end_unanswered(struct job *j)
 		job_end(j, problem_set(p, LAPSE_EUPSTREAM, NULL,
 				       "the mail server did not answer within %lld ms%s",
 				       (long long)j->server->timeout_ms, doubt));
+	else if (j->fetch.untrusted)
+		job_end(j, problem_set(p, LAPSE_EUPSTREAM, NULL,
+				       "the mail server's certificate is not trusted (see "
+				       "stalwart_ca_file): %.120s",
+				       j->fetch.why));
 	else
 		job_end(j, problem_set(p, LAPSE_EUPSTREAM, NULL,
 				       "the mail server could not be asked: %.120s%s", j->fetch.why,
@@ -125,16 +130,18 @@ void job_ask(struct job *j, enum job_as as, const char *method, const char *path
 	buf_puts(&j->url, path);
 	j->next = next;
 	j->failed = NULL;
-	j->fetch = (struct fetch){ .method = method,
-				   .url = buf_text(&j->url),
-				   .authorization = buf_text(as == AS_ADMIN ? &s->authorization
-									    : &j->authorization),
-				   .body = j->body.len > 0 ? j->body.data : NULL,
-				   .body_len = j->body.len,
-				   .timeout_ms = left > 1 ? left : 1,
-				   .answer_max_bytes = answer_max_bytes,
-				   .done = answered,
-				   .arg = j };
+	j->fetch = (struct fetch){
+		.method = method,
+		.url = buf_text(&j->url),
+		.authorization = buf_text(as == AS_ADMIN ? &s->authorization : &j->authorization),
+		.authorities = s->authorities.len > 0 ? s->authorities.data : NULL,
+		.body = j->body.len > 0 ? j->body.data : NULL,
+		.body_len = j->body.len,
+		.timeout_ms = left > 1 ? left : 1,
+		.answer_max_bytes = answer_max_bytes,
+		.done = answered,
+		.arg = j
+	};
 	s->fetcher->start(s->fetcher, &j->fetch);
 }
 
@@ -281,8 +288,10 @@ int stalwart_new(const struct settings *settings, const char *credentials_dir,
 	if (r == LAPSE_OK)
 		r = stalwart_check_credentials(settings->stalwart_credentials, credentials_dir,
 					       &s->authorization, p);
+	if (r == LAPSE_OK)
+		r = stalwart_check_authorities(settings->stalwart_ca_file, &s->authorities, p);
 	if (r < 0) {
-		free(s);
+		stalwart_free(&s->provider);
 		return r;
 	}
 	s->provider = (struct provider){
@@ -301,5 +310,6 @@ void stalwart_free(struct provider *p)
 	struct stalwart *s = CONTAINER_OF(p, struct stalwart, provider);
 
 	secret_wipe(&s->authorization);
+	buf_done(&s->authorities);
 	free(s);
 }

@@ -37,4 +37,7 @@ int stalwart_check_url(const char *url, char out[ORIGIN_MAX], struct problem *p)
 int stalwart_check_credentials(const char *text, const char *credentials_dir, struct buf *out,
 			       struct problem *p);
 
+/* The certificates of the file `path`, appended to `out`; nothing when `path` is empty. */
+int stalwart_check_authorities(const char *path, struct buf *out, struct problem *p);
+
 #endif

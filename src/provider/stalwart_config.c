@@ -2,16 +2,22 @@
 /* Where the server is and who we are to it. */
 #include <arpa/inet.h>
 #include <limits.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/secret.h"
 #include "provider/stalwart.h"
 #include "provider/stalwart_job.h"
 
 #define CREDENTIALS_MAX_BYTES 1024
 #define CREDENTIALS_NAME "stalwart_credentials"
+/* Parsed for each new connection, on the loop: room for some forty certificates, where one or two
+ * are needed, and not for a whole system's. */
+#define AUTHORITIES_MAX_BYTES 65536
 
 /* URL */
 
@@ -144,4 +150,44 @@ int stalwart_check_credentials(const char *text, const char *credentials_dir, st
 	if (r < 0)
 		return r;
 	return put_header(file.data ? buf_text(&file) : text, out, p);
+}
+
+/* Authorities */
+
+/* Certificates in a text of PEM, as libcurl will read it; -1 = it will not be able to. */
+static int count_certificates(const struct buf *pem)
+{
+	BIO *bio = BIO_new_mem_buf(pem->data, (int)pem->len);
+	STACK_OF(X509_INFO) *infos = PEM_X509_INFO_read_bio(bio, NULL, NULL, (void *)"");
+	int n = infos ? 0 : -1;
+
+	for (int i = 0; infos && i < sk_X509_INFO_num(infos); i++)
+		n += sk_X509_INFO_value(infos, i)->x509 != NULL;
+	sk_X509_INFO_pop_free(infos, X509_INFO_free);
+	BIO_free(bio);
+	ERR_clear_error();
+	return n;
+}
+
+int stalwart_check_authorities(const char *path, struct buf *out, struct problem *p)
+{
+	struct problem inner = { 0 };
+
+	if (path[0] == '\0')
+		return LAPSE_OK;
+	if (file_load(path, AUTHORITIES_MAX_BYTES, out, &inner) < 0)
+		return problem_set(p, LAPSE_EINVAL, "stalwart_ca_file", "stalwart_ca_file: %.200s",
+				   inner.message);
+	int n = count_certificates(out);
+	if (n == 0)
+		return problem_set(p, LAPSE_EINVAL, "stalwart_ca_file",
+				   "stalwart_ca_file: %.120s holds no certificate: it must be that "
+				   "of the authority, in PEM (-----BEGIN CERTIFICATE-----)",
+				   path);
+	if (n < 0 || strlen(buf_text(out)) != out->len)
+		return problem_set(p, LAPSE_EINVAL, "stalwart_ca_file",
+				   "stalwart_ca_file: %.120s is damaged: copy the certificates "
+				   "(PEM) again",
+				   path);
+	return LAPSE_OK;
 }

@@ -23,6 +23,7 @@ struct stalwart {
 	lapse_ms timeout_ms; /* of a whole operation */
 	char origin[ORIGIN_MAX];
 	struct buf authorization; /* the administrator's */
+	struct buf authorities;   /* who vouches for the server; empty = the system's */
 	enum generation generation;
 	struct list jobs; /* under way */
 };

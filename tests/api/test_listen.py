@@ -166,6 +166,16 @@ def test_tls_settings_that_do_not_fit(tmp_path, certificate, args):
     assert code in (1, 2) and ("tls" in said.lower() or "/nonexistent/key.pem" in said), said
 
 
+@pytest.mark.parametrize("setting", ["tls_cert", "tls_key"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: None], ids=["a pipe", "a directory", "nothing"])
+def test_a_tls_file_that_is_none_is_named(tmp_path, certificate, setting, make):
+    files = {"tls_cert": certificate[0], "tls_key": certificate[1], setting: tmp_path / "x.pem"}
+    make(files[setting])
+    code, said = run_to_end(tmp_path / "data", "--tls-cert", files["tls_cert"], "--tls-key", files["tls_key"])
+    assert code in (1, 2) and f"{setting}: " in said and "x.pem" in said, said
+    assert not (tmp_path / "data").exists()
+
+
 # Modes --------------------------------------------------------------------------------------------
 
 def mode(path):

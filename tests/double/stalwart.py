@@ -162,6 +162,12 @@ class Stalwart:
         self.loop.call_soon_threadsafe(self._stop.set_result, None)
         self.thread.join()
 
+    def restart(self, tls=None):
+        """The same server, at the same port, perhaps as somebody else; every connection ends, its log is empty."""
+        self.__exit__()
+        self.tls, self.log = tls, []
+        self.__enter__()
+
     def _run(self, ready):
         asyncio.run(self.serve(ready))
 
@@ -174,9 +180,11 @@ class Stalwart:
             ready.set()
         await self._stop
         self.server.close()
-        for task in asyncio.all_tasks():
-            if task is not asyncio.current_task():
-                task.cancel()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)                        # the last words of TLS leave, then the sockets close
 
     @property
     def url(self):
@@ -212,6 +220,8 @@ class Stalwart:
             pass
         finally:
             writer.close()
+            if self.tls and self._stop.done():         # TLS would wait for the other side's good-bye
+                asyncio.get_running_loop().call_soon(writer.transport.abort)
 
     async def _request(self, reader, writer, number):
         try:

@@ -20,10 +20,10 @@ def environment(**settings):
 
 
 class Driver:
-    def __init__(self, url, credentials, timeout_ms=3000, **settings):
+    def __init__(self, url, credentials, timeout_ms=3000, wrap=(), **settings):
         self.numbers, self.answers = itertools.count(1), {}
         self.process = subprocess.Popen(
-            [DRIVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
+            [*wrap, DRIVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1,
             env=environment(LAPSE_STALWART_URL=url, LAPSE_STALWART_CREDENTIALS=credentials,
                             LAPSE_STALWART_TIMEOUT_MS=str(timeout_ms), **settings))
         self.lines = queue.Queue()

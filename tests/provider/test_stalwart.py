@@ -4,8 +4,6 @@ at both generations. Two things must never happen: an account that lives and cou
 exist and counts as never made."""
 import base64
 import json
-import ssl
-import subprocess
 import time
 
 import pytest
@@ -726,21 +724,6 @@ def test_management_follows_no_redirect(server, op):
         with drive(server) as d:
             assert d(op, A, secret=SECRET)["err"] == "EUPSTREAM"
         assert other.log == []
-
-
-def test_a_certificate_nobody_vouches_for(tmp_path):
-    """The handshake fails before anything is said: nothing can have been created."""
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=127.0.0.1",
-                    "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", tmp_path / "key", "-out", tmp_path / "cert"],
-                   check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    with Stalwart(tls=context) as server, drive(server) as d:
-        for op in ("create", "delete", "list"):
-            answer = d(op, A, secret=SECRET)
-            assert (answer["err"], answer["unknown"]) == ("EUPSTREAM", False)
-            assert "certificate" in answer["message"]
-        assert server.log == []
 
 
 def test_a_host_nobody_knows():

@@ -5,6 +5,7 @@ import signal
 import subprocess
 
 import pytest
+import tls
 from driver import LAPSED, environment
 from stalwart import ADMIN, Stalwart
 
@@ -121,3 +122,54 @@ def test_the_start_asks_the_server_nothing(tmp_path):
     with Stalwart() as server:
         start(tmp_path, 0, f"--stalwart-url={server.url}", credentials=ADMIN)
         assert server.log == []
+
+
+# Authorities ----------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return tls.Authority(tmp_path_factory.mktemp("tls"), "ours")
+
+
+def trusting(tmp_path, code, path):
+    return start(tmp_path, code, f"--stalwart-url={URL}", f"--stalwart-ca-file={path}", credentials=ADMIN)
+
+
+def test_authorities_that_are_taken(tmp_path, authority):
+    trusting(tmp_path, 0, authority.pem)
+    (tmp_path / "link").symlink_to(authority.pem)
+    (tmp_path / "b").mkdir()
+    start(tmp_path / "b", 0, f"--stalwart-url={URL}", f"--stalwart-ca-file={tmp_path}/link", credentials=ADMIN)
+
+
+def test_no_authorities_are_looked_at_without_a_server(tmp_path):
+    start(tmp_path, 0, "--stalwart-ca-file=/nonexistent", provider="local")
+
+
+def pem(lines=("AAAA",)):
+    return "\n".join(("-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""))
+
+
+@pytest.mark.parametrize("make, says", [
+    (lambda p, a: None, "No such file"), (lambda p, a: p.mkdir(), "regular file"),
+    (lambda p, a: os.mkfifo(p), "regular file"), (lambda p, a: p.symlink_to(p), "symbolic link"),
+    (lambda p, a: p.write_text(""), "holds no certificate"), (lambda p, a: p.write_text("x" * 100), "holds no certificate"),
+    (lambda p, a: p.write_bytes(a.key.read_bytes()), "holds no certificate"),
+    (lambda p, a: tls.openssl("x509", "-in", a.pem, "-outform", "DER", "-out", p), "holds no certificate"),
+    (lambda p, a: p.write_text(pem()), "damaged"), (lambda p, a: p.write_text(a.pem.read_text() + pem(("?",))), "damaged"),
+    (lambda p, a: p.write_text(a.pem.read_text()[:300]), "damaged"),
+    (lambda p, a: p.write_bytes(a.pem.read_bytes() + b"\0"), "damaged"),
+    (lambda p, a: p.write_text(a.pem.read_text() * 200), "longer than 65536")])
+def test_authorities_that_are_refused(tmp_path, authority, make, says):
+    make(tmp_path / "ca.pem", authority)
+    said = trusting(tmp_path, 2, tmp_path / "ca.pem")
+    assert "stalwart_ca_file" in said and says in said and "correct-horse" not in said
+
+
+def test_authorities_nobody_may_read(tmp_path, authority):
+    file = tmp_path / "ca.pem"
+    file.write_bytes(authority.pem.read_bytes())
+    file.chmod(0)
+    if os.access(file, os.R_OK):
+        pytest.skip("root may read everything")
+    assert "Permission denied" in trusting(tmp_path, 2, file)
