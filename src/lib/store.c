@@ -242,6 +242,7 @@ static int open_engine(struct lapse_store *s, struct problem *p)
 	if (r == LAPSE_OK) {
 		s->engine.cleaner.runner = store_run_cleanup;
 		s->engine.cleaner.runner_ctx = s;
+		s->engine.cleaner.stays_here = true; /* no loop, no mail server */
 	}
 	return r;
 }
