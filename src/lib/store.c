@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attachment/rules.h"
+#include "engine/call.h"
 #include "lib/check.h"
 #include "provider/open.h"
 #include "rooms.h"
@@ -108,6 +109,16 @@ int store_commit(struct lapse_store *s, int err)
 	}
 	int r = tx_commit(&s->tx);
 	return r < 0 ? store_failed(s, r) : LAPSE_OK;
+}
+
+bool store_again(struct lapse_store *s, int *r)
+{
+	if (*r != CALL_AGAIN && *r != CALL_NEEDS_WRITE)
+		return false;
+	*r = store_commit(s, LAPSE_OK); /* of a read: its end */
+	if (*r == LAPSE_OK)
+		*r = store_begin(s);
+	return *r == LAPSE_OK;
 }
 
 int store_end(struct lapse_store *s, int err)

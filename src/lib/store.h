@@ -39,6 +39,7 @@ struct lapse_store {
 	struct backup backup;
 	struct lapse_backup_file backup_file;
 	struct lapse_clock_state clock_state;
+	char mail_id[ID_TEXT_LEN + 1];
 };
 
 /* The clock the engine gets: the caller's, kept in range, its monotonic hand kept monotonic; or the
@@ -62,5 +63,10 @@ int store_commit(struct lapse_store *s, int err);
 
 /* The same, and the call is over: return what it returns. */
 int store_end(struct lapse_store *s, int err);
+
+/* What the room wants before its operation can run (once more): a write transaction
+ * (CALL_NEEDS_WRITE), or a commit of what it did (CALL_AGAIN). False: it wants nothing, or cannot
+ * have it, and then *r is the error. */
+bool store_again(struct lapse_store *s, int *r);
 
 #endif
