@@ -34,6 +34,12 @@ static void print_message(void *arg, const struct lapse_message *m)
 	       m->read_at == LAPSE_NEVER ? " (unread)" : "");
 }
 
+static void print_mailbox(void *arg, const struct lapse_mailbox *m)
+{
+	(void)arg;
+	printf("  %s is %s\n", m->address, m->expired ? "expired" : "active");
+}
+
 static void print_event(void *arg, const struct lapse_event *e)
 {
 	(void)arg;
@@ -82,10 +88,14 @@ int main(void)
 	      lapse_error_message(store));
 	printf("bob's inbox:\n");
 	lapse_message_list(store, "bob", false, 0, 10, print_message, NULL);
+	printf("a mailbox for a day:\n");
+	check(lapse_mailbox_create(store, "builds", NULL, 24 * HOUR_MS, print_mailbox, NULL),
+	      "mailbox", lapse_error_message(store));
 
 	now += 25 * HOUR_MS;
 	printf("25 hours later:\n");
 	lapse_message_list(store, "bob", false, 0, 10, print_message, NULL);
+	lapse_mailbox_list(store, true, NULL, 10, print_mailbox, NULL);
 	sweep(store, true);
 	sweep(store, false);
 

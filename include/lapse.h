@@ -300,7 +300,7 @@ LAPSE_API int lapse_agent_remove(struct lapse_store *store, const char *agent);
  * same bytes again keeps one file, begins its lifetime anew, and never makes it shorter. */
 
 #define LAPSE_CHECKSUM_SIZE 65 /* 64 hex digits, lower case, and the NUL */
-#define LAPSE_TTL_DEFAULT (-1) /* the setting attachment_ttl_ms */
+#define LAPSE_TTL_DEFAULT (-1) /* the setting attachment_ttl_ms, or mailbox_default_ttl_ms */
 
 struct lapse_terms {
 	const char *name; /* 1-255 bytes of printable UTF-8, for people; NULL = a default */
@@ -364,6 +364,105 @@ LAPSE_API int lapse_attachment_metrics(struct lapse_store *store,
 /* Removes what is due, of all owners; the files go with the next lapse_tick(). */
 LAPSE_API int lapse_attachment_cleanup(struct lapse_store *store, int64_t *ret_count,
 				       int64_t *ret_bytes);
+
+/* Mailboxes: disposable addresses. One lives up to and including expires_at; from the next
+ * millisecond on it is expired for everybody, whoever notices first: a call that looks at it, the
+ * lapse_tick() at its deadline, a sweep of the scheduler "mailboxes". Then its mail is removed and
+ * its address free again. What has expired can be looked up for 30 days (mailbox_keep_expired_ms).
+ *
+ * Mailboxes that the library makes live in the store (the provider "local"): mail goes from one to
+ * others of the same store, at once. It talks to no mail server. In a directory whose daemon has
+ * one, the mailboxes there can be looked at, renewed and deleted, and expire; for their mail the
+ * answer is LAPSE_EUPSTREAM. The account of one that ends is not touched: that it is to be deleted
+ * is written down with the end (`cleanup` says so), and the next daemon does it. */
+
+#define LAPSE_MAILBOX_ID_SIZE 21 /* "mbx_", 16 hex digits, and the NUL */
+
+enum lapse_cleanup {
+	LAPSE_CLEANUP_CLEAN = 0,   /* it has its account, or the account is gone */
+	LAPSE_CLEANUP_PENDING = 1, /* it is over, and its account is still to be deleted */
+	LAPSE_CLEANUP_DEAD = 2     /* that was given up: a dead letter of the daemon */
+};
+
+struct lapse_mailbox {
+	const char *id;      /* also the key of a hold */
+	const char *address; /* username@domain */
+	const char *username, *domain;
+	const char *provider; /* where it lives: "local", or a mail server's */
+	bool expired;
+	lapse_ms created_at, expires_at;
+	enum lapse_cleanup cleanup;
+	int64_t cleanup_attempts; /* failed ones */
+};
+
+typedef void lapse_mailbox_fn(void *arg, const struct lapse_mailbox *mailbox);
+
+/* NULL = a random username, the setting mailbox_domain (the only domain there is here);
+ * LAPSE_TTL_DEFAULT, or from mailbox_min_ttl_ms to mailbox_max_ttl_ms. fn, which may be NULL, is
+ * called once it is on the disk. LAPSE_ECONFLICT when the address is taken, LAPSE_ELIMIT beyond
+ * mailboxes_max. */
+LAPSE_API int lapse_mailbox_create(struct lapse_store *store, const char *username,
+				   const char *domain, lapse_ms ttl_ms, lapse_mailbox_fn *fn,
+				   void *arg);
+
+/* Expired ones, too. LAPSE_ENOTFOUND. */
+LAPSE_API int lapse_mailbox_get(struct lapse_store *store, const char *id, lapse_mailbox_fn *fn,
+				void *arg);
+
+/* Newest first: those made before the one with the id `before` (NULL = from the newest), at most
+ * `limit`. */
+LAPSE_API int lapse_mailbox_list(struct lapse_store *store, bool include_expired,
+				 const char *before, int64_t limit, lapse_mailbox_fn *fn,
+				 void *arg);
+
+/* Its lifetime begins anew, now. LAPSE_EEXPIRED once it is over. */
+LAPSE_API int lapse_mailbox_renew(struct lapse_store *store, const char *id, lapse_ms ttl_ms,
+				  lapse_mailbox_fn *fn, void *arg);
+
+/* With its mail. LAPSE_ECONFLICT while it is held. */
+LAPSE_API int lapse_mailbox_delete(struct lapse_store *store, const char *id);
+
+/* The mail of a mailbox that lives: LAPSE_ENOTFOUND, LAPSE_EEXPIRED, LAPSE_EUPSTREAM otherwise.
+ * One that has been read goes 24 h (message_ttl_ms) after it came; an unread one when its mailbox
+ * is over. */
+
+#define LAPSE_RECIPIENTS_MAX 100 /* of one mail: to, cc and bcc together */
+
+struct lapse_mail {
+	const char *id;
+	const char *from, *subject;
+	const char *const *to, *const *cc;
+	size_t to_count, cc_count;
+	lapse_ms received_at;
+	bool read;
+	const char *preview;     /* the first characters of the text */
+	const char *text, *html; /* NULL in lists, and where there is none */
+};
+
+typedef void lapse_mail_fn(void *arg, const struct lapse_mail *mail);
+
+/* Newest first, without the bodies: those that came before the one with the id `before` (NULL =
+ * from the newest), at most `limit`. `folder`: "inbox" (NULL), "sent", "drafts", "junk" or
+ * "all". */
+LAPSE_API int lapse_mail_list(struct lapse_store *store, const char *mailbox, const char *folder,
+			      const char *before, int64_t limit, lapse_mail_fn *fn, void *arg);
+
+/* The whole mail, which is read from now on. fn is called once that is on the disk. */
+LAPSE_API int lapse_mail_get(struct lapse_store *store, const char *mailbox, const char *id,
+			     lapse_mail_fn *fn, void *arg);
+
+struct lapse_mail_draft {
+	const char *const *to, *const *cc, *const *bcc; /* plain addresses */
+	size_t to_count, cc_count, bcc_count;
+	const char *subject;     /* one line of up to 998 bytes */
+	const char *text, *html; /* NULL = none; without both, an empty text */
+};
+
+/* To all recipients or to none; the mailbox keeps a copy in "sent", whose id is *ret_id. All must
+ * be live mailboxes of this store, of any owner: LAPSE_EINVAL. LAPSE_ELIMIT when one has
+ * mailbox_unread_max unread mails, LAPSE_ETOOLARGE for more than 16 MiB of copies. */
+LAPSE_API int lapse_mail_send(struct lapse_store *store, const char *mailbox,
+			      const struct lapse_mail_draft *draft, const char **ret_id);
 
 /* The engine */
 
@@ -430,8 +529,8 @@ struct lapse_hold {
 typedef void lapse_hold_fn(void *arg, const struct lapse_hold *hold);
 
 /* Places a hold, or replaces reason and end of the one there is. The key of a message is its id as
- * text, that of an agent its name, that of an attachment its checksum. LAPSE_ENOTFOUND when there
- * is no such row. */
+ * text, that of an agent its name, that of an attachment its checksum, that of a mailbox its id
+ * (past its end a held one keeps its mail). LAPSE_ENOTFOUND when there is no such row. */
 LAPSE_API int lapse_hold_place(struct lapse_store *store, const char *table, const char *key,
 			       const char *reason, lapse_ms until);
 LAPSE_API int lapse_hold_release(struct lapse_store *store, const char *table, const char *key);

@@ -183,13 +183,25 @@ static const struct db_stmt RETRY = {
 	"AND kind = $2 AND next_at = $3 ORDER BY id LIMIT $4) RETURNING target"
 };
 
+/* Whether there is anybody to run this kind. */
+static bool has_means(const struct cleaner *c, const struct cleanup_kind *kind)
+{
+	if (kind->asks_outside && c->stays_here)
+		return false;
+	return kind->start || c->runner;
+}
+
 int cleanup_retry(struct tx *tx, const struct cleanup_kind *kind, int64_t max,
 		  void (*fn)(void *arg, const char *target), void *arg, int64_t *ret_n)
 {
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &RETRY);
 	int64_t n = 0;
 	int r;
 
+	if (!has_means(&tx->engine->cleaner, kind)) {
+		*ret_n = 0;
+		return LAPSE_OK;
+	}
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &RETRY);
 	db_bind_int(&q, 1, tx->now);
 	db_bind_text(&q, 2, kind->name);
 	db_bind_int(&q, 3, LAPSE_NEVER);
@@ -450,7 +462,7 @@ void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *wh
 
 static bool can_start(const struct engine *e, const struct cleaner_kind *k)
 {
-	return k->running_count < k->kind->running_max && (k->kind->start || e->cleaner.runner);
+	return k->running_count < k->kind->running_max && has_means(&e->cleaner, k->kind);
 }
 
 static lapse_us next_look_us(const struct engine *e, const struct cleaner_kind *k)

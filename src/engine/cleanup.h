@@ -67,6 +67,8 @@ struct cleanup_kind {
 	 * after a pause that grows. */
 	bool retried_by_sweep;
 
+	bool asks_outside; /* another process, and not only this machine's files */
+
 	/* One of the two. `remove` blocks, and is run off the loop by whoever owns it: data_dir and
 	 * the target are all it may touch; on failure it fills `why`. `start` begins and comes back
 	 * at once; cleanup_settle() follows exactly once, later. */
@@ -94,6 +96,11 @@ struct cleaner_kind {
 struct cleaner {
 	cleanup_runner *runner; /* NULL: kinds that need it are not started, their intents wait */
 	void *runner_ctx;
+
+	/* Said by whoever owns the engine: no other process can be asked. Kinds that would are
+	 * neither started nor tried again; their intents wait for an opener who can. */
+	bool stays_here;
+
 	struct cleaner_kind kinds[CLEANUP_KINDS_MAX];
 	size_t kinds_count;
 	struct list settled;   /* struct cleanup whose outcome is not written yet */
@@ -121,8 +128,8 @@ int cleanup_add(struct tx *tx, const char *owner, const struct cleanup_kind *kin
 int cleanup_add_at(struct tx *tx, const char *owner, const struct cleanup_kind *kind,
 		   const char *target, lapse_ms at);
 
-/* Failed ones of a kind that sweeps retry, oldest first, `max` at most, are tried again now. For
- * each: fn(arg, target), which may be NULL. */
+/* Failed ones of a kind that sweeps retry, oldest first, `max` at most, are tried again now, where
+ * that is possible at all. For each: fn(arg, target), which may be NULL. */
 int cleanup_retry(struct tx *tx, const struct cleanup_kind *kind, int64_t max,
 		  void (*fn)(void *arg, const char *target), void *arg, int64_t *ret_n);
 

@@ -25,7 +25,7 @@ static int enter_agent(struct lapse_store *s, const char *agent)
 {
 	int r = store_enter(s);
 
-	return r < 0 ? r : store_check(s, check_id(agent, "agent", &s->problem));
+	return r < 0 ? r : check_id(agent, "agent", &s->problem);
 }
 
 /* The set as the room wants it, in the arena. */
@@ -82,14 +82,11 @@ static bool touch_all(struct lapse_store *s, const struct beat *beats, size_t co
 
 static int write_all(struct lapse_store *s, const struct beat *beats, size_t count)
 {
-	struct tx tx;
-	int r = store_begin(s, &tx);
+	int r = store_begin(s);
 
-	if (r != LAPSE_OK)
-		return r;
 	for (size_t i = 0; r == LAPSE_OK && i < count; i++)
-		r = presence_beat(&tx, s->owner, &beats[i], &s->problem);
-	return store_end(s, &tx, r);
+		r = presence_beat(&s->tx, s->owner, &beats[i], &s->problem);
+	return r;
 }
 
 static int check_beats(const struct lapse_beat *beats, size_t count, struct problem *p)
@@ -103,15 +100,11 @@ static int beat_all(struct lapse_store *s, const struct lapse_beat *beats, size_
 		    struct arena *arena)
 {
 	struct beat *taken = arena_alloc(arena, count * sizeof(*taken));
+	int r = LAPSE_OK;
 
-	for (size_t i = 0; i < count; i++) {
-		int r = take_beat(s, &beats[i], arena, &taken[i]);
-		if (r < 0)
-			return store_leave(s, r);
-	}
-	if (touch_all(s, taken, count))
-		return store_leave(s, LAPSE_OK);
-	return write_all(s, taken, count);
+	for (size_t i = 0; r == LAPSE_OK && i < count; i++)
+		r = take_beat(s, &beats[i], arena, &taken[i]);
+	return r < 0 || touch_all(s, taken, count) ? r : write_all(s, taken, count);
 }
 
 int lapse_agent_heartbeat(struct lapse_store *store, const struct lapse_beat *beats, size_t count)
@@ -120,11 +113,11 @@ int lapse_agent_heartbeat(struct lapse_store *store, const struct lapse_beat *be
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = store_check(store, check_beats(beats, count, &store->problem));
-	if (r != LAPSE_OK)
-		return r;
+		r = check_beats(beats, count, &store->problem);
 	arena_init(&arena);
-	r = beat_all(store, beats, count, &arena);
+	if (r == LAPSE_OK)
+		r = beat_all(store, beats, count, &arena);
+	r = store_end(store, r);
 	arena_done(&arena);
 	return r;
 }
@@ -163,15 +156,13 @@ static bool show(void *arg, const struct agent_view *a)
 int lapse_agent_get(struct lapse_store *store, const char *agent, lapse_agent_fn *fn, void *arg)
 {
 	struct reader reader = { .fn = fn, .arg = arg, .left = 1 };
-	struct tx tx;
 	int r = enter_agent(store, agent);
 
 	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = presence_get(&tx, store->owner, agent, show, &reader);
-	return store_end(store, &tx, explain(store, r));
+		r = store_begin_read(store);
+	if (r == LAPSE_OK)
+		r = presence_get(&store->tx, store->owner, agent, show, &reader);
+	return store_end(store, explain(store, r));
 }
 
 /* What chooses agents is optional. */
@@ -185,22 +176,16 @@ int lapse_agent_list(struct lapse_store *store, const char *cluster, const char 
 {
 	struct reader reader = { .fn = fn, .arg = arg, .left = limit };
 	struct problem *p = &store->problem;
-	struct tx tx;
-	int r = store_enter(store);
+	int r = store_begin_list(store, limit);
 
 	if (r == LAPSE_OK)
-		r = store_check(store, check_limit(limit, p));
+		r = check_choice(cluster, "cluster", p);
 	if (r == LAPSE_OK)
-		r = store_check(store, check_choice(cluster, "cluster", p));
+		r = check_choice(capability, "capability", p);
 	if (r == LAPSE_OK)
-		r = store_check(store, check_choice(capability, "capability", p));
-	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = presence_list(&tx, store->owner, cluster, capability, after ? after : "", show,
-			  &reader);
-	return store_end(store, &tx, r);
+		r = presence_list(&store->tx, store->owner, cluster, capability, after ? after : "",
+				  show, &reader);
+	return store_end(store, r);
 }
 
 /* Changing by hand */
@@ -210,33 +195,27 @@ int lapse_agent_set_capabilities(struct lapse_store *store, const char *agent,
 {
 	const char *set = NULL;
 	struct arena arena;
-	struct tx tx;
 	int r = enter_agent(store, agent);
 
-	if (r != LAPSE_OK)
-		return r;
 	arena_init(&arena);
-	r = store_check(store,
-			take_capabilities(capabilities, count, &arena, &set, &store->problem));
 	if (r == LAPSE_OK)
-		r = store_begin(store, &tx);
-	if (r == LAPSE_OK) {
-		r = presence_set_capabilities(&tx, store->owner, agent, set);
-		r = store_end(store, &tx, explain(store, r));
-	}
+		r = take_capabilities(capabilities, count, &arena, &set, &store->problem);
+	if (r == LAPSE_OK)
+		r = store_begin(store);
+	if (r == LAPSE_OK)
+		r = presence_set_capabilities(&store->tx, store->owner, agent, set);
+	r = store_end(store, explain(store, r));
 	arena_done(&arena);
 	return r;
 }
 
 int lapse_agent_remove(struct lapse_store *store, const char *agent)
 {
-	struct tx tx;
 	int r = enter_agent(store, agent);
 
 	if (r == LAPSE_OK)
-		r = store_begin(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = presence_delete(&tx, store->owner, agent);
-	return store_end(store, &tx, explain(store, r));
+		r = store_begin(store);
+	if (r == LAPSE_OK)
+		r = presence_delete(&store->tx, store->owner, agent);
+	return store_end(store, explain(store, r));
 }

@@ -76,11 +76,11 @@ static void keep(void *arg, const struct attachment *a)
 }
 
 /* Whether the row that is there has lost its file. */
-static int look(struct tx *tx, struct staging *x)
+static int look(struct staging *x)
 {
 	const char *data_dir = x->store->settings.data_dir;
 	int64_t id = 0, size = 0, found = 0;
-	int r = attachment_peek(tx, x->store->owner, x->blob.checksum, &id, &size);
+	int r = attachment_peek(&x->store->tx, x->store->owner, x->blob.checksum, &id, &size);
 
 	if (r < 0 || id == 0)
 		return r;
@@ -93,29 +93,27 @@ static int look(struct tx *tx, struct staging *x)
 static int store_row(struct staging *x)
 {
 	struct lapse_store *s = x->store;
-	struct tx tx;
-	int r = tx_begin(&tx, &s->engine);
+	int r = store_begin(s);
 
 	if (r == LAPSE_OK)
-		r = look(&tx, x);
+		r = look(x);
 	if (r == LAPSE_OK)
-		r = attachment_stage(&tx, s->owner, &x->blob, &x->draft, keep, x, &s->problem);
-	return store_commit(s, &tx, r);
+		r = attachment_stage(&s->tx, s->owner, &x->blob, &x->draft, keep, x, &s->problem);
+	return store_commit(s, r);
 }
 
-/* The frame around what fills the blob. */
+/* The frame around what fills the blob. On failure the call is over. */
 static int begin(struct staging *x, struct lapse_store *s, const struct lapse_terms *terms,
 		 const char *name)
 {
 	int r = store_enter(s);
 
-	if (r < 0)
-		return r;
 	memset(x, 0, offsetof(struct staging, arena));
 	x->store = s;
-	r = store_check(s, take_terms(s, terms, name, &x->draft));
+	if (r == LAPSE_OK)
+		r = take_terms(s, terms, name, &x->draft);
 	if (r < 0)
-		return r;
+		return store_end(s, r);
 	arena_init(&x->arena);
 	blob_init(&x->blob, s->settings.data_dir,
 		  id_next(&s->engine.ids, clock_wall(s->engine.clock)),
@@ -136,7 +134,7 @@ static int end(struct staging *x, int err, lapse_attachment_fn *fn, void *arg)
 	if (err == LAPSE_OK && fn)
 		fn(arg, &x->shown);
 	arena_done(&x->arena);
-	return store_leave(s, err);
+	return store_end(s, err);
 }
 
 static int open_regular(const char *path, int *ret_fd, struct problem *p)
@@ -247,36 +245,32 @@ static int enter(struct lapse_store *s, const char *checksum)
 {
 	int r = store_enter(s);
 
-	return r < 0 ? r : store_check(s, check_checksum(checksum, &s->problem));
+	return r < 0 ? r : check_checksum(checksum, &s->problem);
 }
 
 int lapse_attachment_list(struct lapse_store *store, int64_t before, int64_t limit,
 			  lapse_attachment_fn *fn, void *arg)
 {
 	struct reader reader = { fn, arg };
-	struct tx tx;
-	int r = store_begin_list(store, limit, &tx);
+	int r = store_begin_list(store, limit);
 
-	if (r != LAPSE_OK)
-		return r;
-	r = attachment_list(&tx, store->owner, before > 0 ? before : INT64_MAX, limit, show,
-			    &reader);
-	return store_end(store, &tx, r);
+	if (r == LAPSE_OK)
+		r = attachment_list(&store->tx, store->owner, before > 0 ? before : INT64_MAX,
+				    limit, show, &reader);
+	return store_end(store, r);
 }
 
 int lapse_attachment_get(struct lapse_store *store, const char *checksum, lapse_attachment_fn *fn,
 			 void *arg)
 {
 	struct reader reader = { fn, arg };
-	struct tx tx;
 	int r = enter(store, checksum);
 
 	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = attachment_get(&tx, store->owner, checksum, show, &reader);
-	return store_end(store, &tx, explain(store, r));
+		r = store_begin_read(store);
+	if (r == LAPSE_OK)
+		r = attachment_get(&store->tx, store->owner, checksum, show, &reader);
+	return store_end(store, explain(store, r));
 }
 
 static void note_id(void *arg, const struct attachment *a)
@@ -287,15 +281,13 @@ static void note_id(void *arg, const struct attachment *a)
 int lapse_attachment_open(struct lapse_store *store, const char *checksum, int *ret_fd)
 {
 	int64_t id = 0;
-	struct tx tx;
 	int r = enter(store, checksum);
 
 	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = explain(store, attachment_get(&tx, store->owner, checksum, note_id, &id));
-	r = store_commit(store, &tx, r);
+		r = store_begin_read(store);
+	if (r == LAPSE_OK)
+		r = attachment_get(&store->tx, store->owner, checksum, note_id, &id);
+	r = store_commit(store, explain(store, r));
 	if (r == LAPSE_OK)
 		r = blob_open(store->settings.data_dir, checksum, id, ret_fd, &store->problem);
 	if (r == LAPSE_ENOTFOUND && id) {
@@ -303,36 +295,33 @@ int lapse_attachment_open(struct lapse_store *store, const char *checksum, int *
 		problem_set(&store->problem, r, "checksum",
 			    "the attachment's file is gone from the disk; stage it again");
 	}
-	return store_leave(store, r);
+	return store_end(store, r);
 }
 
 /* Removing, and figures */
 
 int lapse_attachment_delete(struct lapse_store *store, const char *checksum)
 {
-	struct tx tx;
 	int r = enter(store, checksum);
 
 	if (r == LAPSE_OK)
-		r = store_begin(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = attachment_delete(&tx, store->owner, checksum);
-	return store_end(store, &tx, explain(store, r));
+		r = store_begin(store);
+	if (r == LAPSE_OK)
+		r = attachment_delete(&store->tx, store->owner, checksum);
+	return store_end(store, explain(store, r));
 }
 
 int lapse_attachment_metrics(struct lapse_store *store,
 			     struct lapse_attachment_metrics *ret_metrics)
 {
 	struct attachment_metrics m = { 0 };
-	struct tx tx;
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = store_end(store, &tx, attachment_metrics(tx.db, store->owner, &m));
+		r = store_begin_read(store);
+	if (r == LAPSE_OK)
+		r = attachment_metrics(store->tx.db, store->owner, &m);
+	r = store_end(store, r);
 	if (r == LAPSE_OK && ret_metrics)
 		*ret_metrics = (struct lapse_attachment_metrics){
 			.total_count = m.total_count,

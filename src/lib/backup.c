@@ -21,24 +21,23 @@ static void drop(void *arg, const char *name)
 
 static int drop_surplus(struct lapse_store *s)
 {
-	struct tx tx;
-	struct surplus x = { .tx = &tx, .owner = s->owner };
-	int r = tx_begin(&tx, &s->engine);
+	struct surplus x = { .tx = &s->tx, .owner = s->owner };
+	int r = store_begin(s);
 
 	if (r == LAPSE_OK)
 		r = backup_surplus(s->settings.data_dir, s->settings.backup_keep, drop, &x);
 	if (r == LAPSE_OK)
 		r = x.err;
-	return store_commit(s, &tx, r);
+	return store_commit(s, r);
 }
 
 int lapse_backup(struct lapse_store *store, const struct lapse_backup_file **ret_file)
 {
 	int r = store_enter(store);
 
-	if (r != LAPSE_OK)
-		return r;
-	r = backup_make(store->settings.data_dir, &store->clock, &store->backup, &store->problem);
+	if (r == LAPSE_OK)
+		r = backup_make(store->settings.data_dir, &store->clock, &store->backup,
+				&store->problem);
 	if (r == LAPSE_OK)
 		r = drop_surplus(store);
 	if (r == LAPSE_OK) {
@@ -49,5 +48,5 @@ int lapse_backup(struct lapse_store *store, const struct lapse_backup_file **ret
 		if (ret_file)
 			*ret_file = &store->backup_file;
 	}
-	return store_leave(store, r);
+	return store_end(store, r);
 }

@@ -2,10 +2,12 @@
 #include "lib/check.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/id.h"
 #include "base/json.h"
+#include "mailbox/mailbox.h"
 
 static int wrong(struct problem *p, const char *name, const char *what)
 {
@@ -19,6 +21,25 @@ int check_id(const char *text, const char *name, struct problem *p)
 	if (!text)
 		return wrong(p, name, "is required");
 	return id_is_valid(text, &why) ? LAPSE_OK : wrong(p, name, why);
+}
+
+int check_mailbox(const char *id, const char *name, struct problem *p)
+{
+	int64_t number;
+
+	if (!id)
+		return wrong(p, name, "is required");
+	return mailbox_id_parse(id, &number) ? LAPSE_OK
+					     : wrong(p, name, "must be mbx_ and 16 hex digits");
+}
+
+int check_blame(int err, const char *name, struct problem *p)
+{
+	bool about_it = err == LAPSE_ENOTFOUND || err == LAPSE_EEXPIRED || err == LAPSE_ECONFLICT;
+
+	if (about_it && !p->field[0])
+		snprintf(p->field, sizeof(p->field), "%s", name);
+	return err;
 }
 
 int check_label(const char *text, int64_t max, const char *name, struct problem *p)

@@ -13,6 +13,9 @@
 
 int check_id(const char *text, const char *name, struct problem *p);
 
+/* The id of a mailbox, as text. */
+int check_mailbox(const char *id, const char *name, struct problem *p);
+
 /* Printable text of 1 to `max` bytes. */
 int check_label(const char *text, int64_t max, const char *name, struct problem *p);
 
@@ -31,5 +34,8 @@ int check_object(const char *text, int64_t max, const char *name, struct arena *
 /* 1 to `max` different ids. */
 int check_ids(const char *const *ids, size_t count, size_t max, const char *name,
 	      struct problem *p);
+
+/* Says which argument names what a room did not find, found expired or held; `err` comes back. */
+int check_blame(int err, const char *name, struct problem *p);
 
 #endif

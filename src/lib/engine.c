@@ -32,13 +32,13 @@ int lapse_tick(struct lapse_store *store)
 	int r = store_enter(store);
 
 	if (r != LAPSE_OK)
-		return r;
+		return store_end(store, r);
 	e->store_failing = false; /* so that it is about this tick */
 	engine_tick(e);
 	if (e->store_failing || failed_sweeps(e) > failed)
 		r = problem_set(&store->problem, LAPSE_EUNAVAILABLE, NULL,
 				"the store is failing: %.180s", db_error(e->db));
-	return store_leave(store, r);
+	return store_end(store, r);
 }
 
 lapse_us lapse_next_us(struct lapse_store *store)
@@ -97,23 +97,21 @@ static void keep_result(struct lapse_store *s, const struct sweep *w)
 int lapse_sweep(struct lapse_store *store, const char *scheduler, bool dry_run,
 		const struct lapse_sweep_result **ret_result)
 {
+	struct scheduler *s = scheduler ? schedule_find(&store->engine, scheduler) : NULL;
 	struct asked a = { .request.dry_run = dry_run };
 	int r = store_enter(store);
 
-	if (r != LAPSE_OK)
-		return r;
-	struct scheduler *s = scheduler ? schedule_find(&store->engine, scheduler) : NULL;
-	if (!s)
-		return store_leave(store, problem_set(&store->problem, LAPSE_ENOTFOUND, "scheduler",
-						      "there is no scheduler '%.60s'",
-						      scheduler ? scheduler : ""));
-	r = run_sweep(store, s, &a);
+	if (r == LAPSE_OK && !s)
+		r = problem_set(&store->problem, LAPSE_ENOTFOUND, "scheduler",
+				"there is no scheduler '%.60s'", scheduler ? scheduler : "");
+	if (r == LAPSE_OK)
+		r = run_sweep(store, s, &a);
 	if (r == LAPSE_OK) {
 		keep_result(store, &a.result);
 		if (ret_result)
 			*ret_result = &store->sweep;
 	}
-	return store_leave(store, r);
+	return store_end(store, r);
 }
 
 /* The matrix */
@@ -156,15 +154,14 @@ int lapse_matrix(struct lapse_store *store, lapse_bound_fn *fn, void *arg)
 	struct due_count due[BOUNDS_MAX] = { 0 };
 	int r = store_enter(store);
 
-	if (r != LAPSE_OK)
-		return r;
 	lapse_ms now = clock_wall(e->clock);
-	r = engine_count_due(e, now, due);
+	if (r == LAPSE_OK)
+		r = engine_count_due(e, now, due);
 	for (size_t i = 0; r == LAPSE_OK && fn && i < e->bounds_count; i++) {
 		struct lapse_bound v = view(e, i, &due[i], now);
 		fn(arg, &v);
 	}
-	return store_leave(store, r);
+	return store_end(store, r);
 }
 
 /* The clock */
@@ -175,24 +172,22 @@ int lapse_clock(struct lapse_store *store, const struct lapse_clock_state **ret_
 	int r = store_enter(store);
 
 	if (r != LAPSE_OK)
-		return r;
+		return store_end(store, r);
 	store->clock_state = (struct lapse_clock_state){ .trusted = guard_now(g),
 							 .wall = clock_wall(&store->clock) };
 	store->clock_state.jumped = g->jumped;
 	store->clock_state.leap_ms = g->jumped ? g->leap_ms : 0;
 	if (ret_state)
 		*ret_state = &store->clock_state;
-	return store_leave(store, LAPSE_OK);
+	return store_end(store, LAPSE_OK);
 }
 
 int lapse_clock_accept(struct lapse_store *store)
 {
 	int r = store_enter(store);
 
-	if (r != LAPSE_OK)
-		return r;
-	if (!guard_accept(&store->engine.guard))
+	if (r == LAPSE_OK && !guard_accept(&store->engine.guard))
 		r = problem_set(&store->problem, LAPSE_ECONFLICT, NULL,
 				"the clock is trusted: there is no leap to accept");
-	return store_leave(store, r);
+	return store_end(store, r);
 }

@@ -33,10 +33,9 @@ static int read_events(struct tx *tx, const char *owner, int64_t after, int64_t 
 int lapse_events(struct lapse_store *store, int64_t after, int64_t limit, lapse_event_fn *fn,
 		 void *arg)
 {
-	struct tx tx;
-	int r = store_begin_list(store, limit, &tx);
+	int r = store_begin_list(store, limit);
 
-	if (r != LAPSE_OK)
-		return r;
-	return store_end(store, &tx, read_events(&tx, store->owner, after, limit, fn, arg));
+	if (r == LAPSE_OK)
+		r = read_events(&store->tx, store->owner, after, limit, fn, arg);
+	return store_end(store, r);
 }

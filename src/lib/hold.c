@@ -24,37 +24,33 @@ int lapse_hold_place(struct lapse_store *store, const char *table, const char *k
 	struct hold h = {
 		.owner = store->owner, .table = table, .key = key, .reason = reason, .until = until
 	};
-	struct tx tx;
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = store_begin(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = check_hold(&h, tx.now, &store->problem);
+		r = store_begin(store);
 	if (r == LAPSE_OK)
-		r = hold_place(&tx, &h, &store->problem);
-	return store_end(store, &tx, r);
+		r = check_hold(&h, store->tx.now, &store->problem);
+	if (r == LAPSE_OK)
+		r = hold_place(&store->tx, &h, &store->problem);
+	return store_end(store, r);
 }
 
 int lapse_hold_release(struct lapse_store *store, const char *table, const char *key)
 {
 	struct problem *p = &store->problem;
-	struct tx tx;
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = store_check(store, check_label(table, ID_MAX_BYTES, "table", p));
+		r = check_label(table, ID_MAX_BYTES, "table", p);
 	if (r == LAPSE_OK)
-		r = store_check(store, check_label(key, ID_MAX_BYTES, "key", p));
+		r = check_label(key, ID_MAX_BYTES, "key", p);
 	if (r == LAPSE_OK)
-		r = store_begin(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = hold_release(&tx, store->owner, table, key);
+		r = store_begin(store);
+	if (r == LAPSE_OK)
+		r = hold_release(&store->tx, store->owner, table, key);
 	if (r == LAPSE_ENOTFOUND)
 		problem_set(p, r, "key", "there is no hold on %.60s/%.60s", table, key);
-	return store_end(store, &tx, r);
+	return store_end(store, r);
 }
 
 struct reader {
@@ -80,11 +76,10 @@ int lapse_hold_list(struct lapse_store *store, int64_t before, int64_t limit, la
 		    void *arg)
 {
 	struct reader reader = { fn, arg };
-	struct tx tx;
-	int r = store_begin_list(store, limit, &tx);
+	int r = store_begin_list(store, limit);
 
-	if (r != LAPSE_OK)
-		return r;
-	r = hold_list(&tx, store->owner, before > 0 ? before : INT64_MAX, limit, show, &reader);
-	return store_end(store, &tx, r);
+	if (r == LAPSE_OK)
+		r = hold_list(&store->tx, store->owner, before > 0 ? before : INT64_MAX, limit,
+			      show, &reader);
+	return store_end(store, r);
 }

@@ -50,32 +50,23 @@ static int take_draft(struct lapse_store *s, const struct lapse_draft *d, struct
 	return r;
 }
 
-/* Checks are done; `sent` has room for all. */
-static int send_checked(struct lapse_store *s, const char *const *to, size_t count,
-			const struct message *draft, struct message *sent, int64_t *ret_ids)
-{
-	struct tx tx;
-	int r = store_begin(s, &tx);
-
-	if (r != LAPSE_OK)
-		return r;
-	r = store_end(s, &tx, message_send(&tx, s->owner, draft, to, count, sent, &s->problem));
-	for (size_t i = 0; r == LAPSE_OK && ret_ids && i < count; i++)
-		ret_ids[i] = sent[i].id;
-	return r;
-}
-
+/* The recipients are checked. */
 static int send_to(struct lapse_store *s, const char *const *to, size_t count,
 		   const struct lapse_draft *d, int64_t *ret_ids)
 {
 	struct arena arena;
-	struct message draft;
+	struct message draft, *sent;
 
 	arena_init(&arena);
-	int r = store_check(s, take_draft(s, d, &arena, &draft));
+	sent = arena_alloc(&arena, count * sizeof(*sent));
+	int r = take_draft(s, d, &arena, &draft);
 	if (r == LAPSE_OK)
-		r = send_checked(s, to, count, &draft,
-				 arena_alloc(&arena, count * sizeof(struct message)), ret_ids);
+		r = store_begin(s);
+	if (r == LAPSE_OK)
+		r = message_send(&s->tx, s->owner, &draft, to, count, sent, &s->problem);
+	r = store_commit(s, r);
+	for (size_t i = 0; r == LAPSE_OK && ret_ids && i < count; i++)
+		ret_ids[i] = sent[i].id;
 	arena_done(&arena);
 	return r;
 }
@@ -85,19 +76,22 @@ int lapse_message_send(struct lapse_store *store, const struct lapse_draft *draf
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = store_check(store, check_id(draft->to, "to", &store->problem));
-	return r < 0 ? r : send_to(store, &draft->to, 1, draft, ret_id);
+		r = check_id(draft->to, "to", &store->problem);
+	if (r == LAPSE_OK)
+		r = send_to(store, &draft->to, 1, draft, ret_id);
+	return store_end(store, r);
 }
 
 int lapse_message_broadcast(struct lapse_store *store, const char *const *to, size_t count,
 			    const struct lapse_draft *draft, int64_t *ret_ids)
 {
-	struct problem *p = &store->problem;
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = store_check(store, check_ids(to, count, LAPSE_LIMIT_MAX, "to", p));
-	return r < 0 ? r : send_to(store, to, count, draft, ret_ids);
+		r = check_ids(to, count, LAPSE_LIMIT_MAX, "to", &store->problem);
+	if (r == LAPSE_OK)
+		r = send_to(store, to, count, draft, ret_ids);
+	return store_end(store, r);
 }
 
 /* Reading */
@@ -134,40 +128,36 @@ static int enter_inbox(struct lapse_store *s, const char *agent)
 {
 	int r = store_enter(s);
 
-	return r < 0 ? r : store_check(s, check_id(agent, "agent", &s->problem));
+	return r < 0 ? r : check_id(agent, "agent", &s->problem);
 }
 
 int lapse_message_list(struct lapse_store *store, const char *agent, bool unread_only,
 		       int64_t before, int64_t limit, lapse_message_fn *fn, void *arg)
 {
 	struct reader reader = { fn, arg };
-	struct tx tx;
 	int r = enter_inbox(store, agent);
 
 	if (r == LAPSE_OK)
-		r = store_check(store, check_limit(limit, &store->problem));
+		r = check_limit(limit, &store->problem);
 	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = message_list(&tx, store->owner, agent, unread_only, before > 0 ? before : INT64_MAX,
-			 limit, show, &reader);
-	return store_end(store, &tx, r);
+		r = store_begin_read(store);
+	if (r == LAPSE_OK)
+		r = message_list(&store->tx, store->owner, agent, unread_only,
+				 before > 0 ? before : INT64_MAX, limit, show, &reader);
+	return store_end(store, r);
 }
 
 int lapse_message_get(struct lapse_store *store, const char *agent, int64_t id,
 		      lapse_message_fn *fn, void *arg)
 {
 	struct reader reader = { fn, arg };
-	struct tx tx;
 	int r = enter_inbox(store, agent);
 
 	if (r == LAPSE_OK)
-		r = store_begin_read(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = message_get(&tx, store->owner, agent, id, show, &reader);
-	return store_end(store, &tx, explain(store, r));
+		r = store_begin_read(store);
+	if (r == LAPSE_OK)
+		r = message_get(&store->tx, store->owner, agent, id, show, &reader);
+	return store_end(store, explain(store, r));
 }
 
 /* Marking as read */
@@ -176,32 +166,29 @@ int lapse_message_mark_read(struct lapse_store *store, const char *agent, int64_
 			    int64_t claim_id)
 {
 	struct reader nobody = { NULL, NULL };
-	struct tx tx;
 	int r = enter_inbox(store, agent);
 
 	if (r == LAPSE_OK)
-		r = store_begin(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = message_mark_read(&tx, store->owner, agent, id, claim_id, show, &nobody);
-	return store_end(store, &tx, explain(store, r));
+		r = store_begin(store);
+	if (r == LAPSE_OK)
+		r = message_mark_read(&store->tx, store->owner, agent, id, claim_id, show, &nobody);
+	return store_end(store, explain(store, r));
 }
 
 int lapse_message_mark_ids(struct lapse_store *store, const char *agent, const int64_t *ids,
 			   size_t count, int64_t *ret_count)
 {
 	int64_t marked = 0;
-	struct tx tx;
 	int r = enter_inbox(store, agent);
 
 	if (r == LAPSE_OK)
-		r = store_check(store, check_range(ids ? (int64_t)count : 0, 1, LAPSE_LIMIT_MAX,
-						   "count", &store->problem));
+		r = check_range(ids ? (int64_t)count : 0, 1, LAPSE_LIMIT_MAX, "count",
+				&store->problem);
 	if (r == LAPSE_OK)
-		r = store_begin(store, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	r = store_end(store, &tx, message_mark_ids(&tx, store->owner, agent, ids, count, &marked));
+		r = store_begin(store);
+	if (r == LAPSE_OK)
+		r = message_mark_ids(&store->tx, store->owner, agent, ids, count, &marked);
+	r = store_end(store, r);
 	if (r == LAPSE_OK && ret_count)
 		*ret_count = marked;
 	return r;
@@ -210,16 +197,14 @@ int lapse_message_mark_ids(struct lapse_store *store, const char *agent, const i
 /* One transaction's worth. */
 static int mark_some(struct lapse_store *s, const char *agent, lapse_ms before, int64_t *ret_count)
 {
-	struct tx tx;
 	int r = enter_inbox(s, agent);
 
 	if (r == LAPSE_OK)
-		r = store_begin(s, &tx);
-	if (r != LAPSE_OK)
-		return r;
-	return store_end(
-		s, &tx,
-		message_mark_before(&tx, s->owner, agent, before, MESSAGE_MARK_A_TURN, ret_count));
+		r = store_begin(s);
+	if (r == LAPSE_OK)
+		r = message_mark_before(&s->tx, s->owner, agent, before, MESSAGE_MARK_A_TURN,
+					ret_count);
+	return store_end(s, r);
 }
 
 int lapse_message_mark_before(struct lapse_store *store, const char *agent, lapse_ms before,
@@ -264,13 +249,12 @@ static int claim(struct lapse_store *s, const char *agent, int64_t limit, lapse_
 		 int64_t claim_id, struct claimed *c)
 {
 	int64_t count = 0;
-	struct tx tx;
-	int r = tx_begin(&tx, &s->engine);
+	int r = store_begin(s);
 
 	if (r == LAPSE_OK)
-		r = message_claim(&tx, s->owner, agent, claim_id, time_add(tx.now, visibility_ms),
-				  limit, keep, c, &count);
-	return store_commit(s, &tx, r);
+		r = message_claim(&s->tx, s->owner, agent, claim_id,
+				  time_add(s->tx.now, visibility_ms), limit, keep, c, &count);
+	return store_commit(s, r);
 }
 
 int lapse_message_claim(struct lapse_store *store, const char *agent, int64_t limit,
@@ -282,12 +266,12 @@ int lapse_message_claim(struct lapse_store *store, const char *agent, int64_t li
 	int r = enter_inbox(store, agent);
 
 	if (r == LAPSE_OK)
-		r = store_check(store, check_limit(limit, &store->problem));
+		r = check_limit(limit, &store->problem);
 	if (r == LAPSE_OK)
-		r = store_check(store, check_range(visibility_ms, 1, MESSAGE_VISIBILITY_MAX_MS,
-						   "visibility_ms", &store->problem));
-	if (r != LAPSE_OK)
-		return r;
+		r = check_range(visibility_ms, 1, MESSAGE_VISIBILITY_MAX_MS, "visibility_ms",
+				&store->problem);
+	if (r < 0)
+		return store_end(store, r);
 	arena_init(&c.arena);
 	c.messages = arena_alloc(&c.arena, (size_t)limit * sizeof(*c.messages));
 	r = claim(store, agent, limit, visibility_ms, claim_id, &c);
@@ -299,7 +283,7 @@ int lapse_message_claim(struct lapse_store *store, const char *agent, int64_t li
 	if (r == LAPSE_OK && ret_claim_id)
 		*ret_claim_id = c.count > 0 ? claim_id : LAPSE_NO_CLAIM;
 	arena_done(&c.arena);
-	return store_leave(store, r);
+	return store_end(store, r);
 }
 
 /* Statistics */
@@ -325,12 +309,10 @@ int lapse_message_stats(struct lapse_store *store, const char *after, int64_t li
 			lapse_inbox_fn *fn, void *arg)
 {
 	struct inbox_reader reader = { fn, arg };
-	struct tx tx;
-	int r = store_begin_list(store, limit, &tx);
+	int r = store_begin_list(store, limit);
 
-	if (r != LAPSE_OK)
-		return r;
-	return store_end(
-		store, &tx,
-		message_stats(&tx, store->owner, after ? after : "", limit, show_inbox, &reader));
+	if (r == LAPSE_OK)
+		r = message_stats(&store->tx, store->owner, after ? after : "", limit, show_inbox,
+				  &reader);
+	return store_end(store, r);
 }

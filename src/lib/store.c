@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "attachment/rules.h"
+#include "engine/call.h"
 #include "lib/check.h"
 #include "provider/open.h"
 #include "rooms.h"
@@ -51,77 +52,82 @@ int lapse_id_parse(const char *text, int64_t *ret_id)
 
 int store_enter(struct lapse_store *s)
 {
-	if (s->inside) {
-		s->err = LAPSE_EINVAL;
-		return problem_set(&s->problem, LAPSE_EINVAL, NULL,
-				   "a callback must not use the store it was called for");
-	}
-	s->inside = true;
 	s->err = LAPSE_OK;
 	s->problem = (struct problem){ 0 };
-	return LAPSE_OK;
+	if (++s->depth == 1)
+		return LAPSE_OK;
+	return problem_set(&s->problem, LAPSE_EINVAL, NULL,
+			   "a callback must not use the store it was called for");
 }
 
-int store_leave(struct lapse_store *s, int err)
+/* What the database says is wrong. */
+static int store_failed(struct lapse_store *s, int err)
 {
-	s->inside = false;
-	s->err = err;
-	if (err == LAPSE_OK) /* a callback may have left one */
-		s->problem = (struct problem){ 0 };
-	return err;
+	return problem_set(&s->problem, err, NULL, "%s: %.180s", err_text(err),
+			   db_error(s->engine.db));
 }
 
-int store_check(struct lapse_store *s, int err)
+static int begin(struct lapse_store *s, bool write)
 {
-	return err < 0 ? store_leave(s, err) : LAPSE_OK;
+	int r = write ? tx_begin(&s->tx, &s->engine) : tx_begin_read(&s->tx, &s->engine);
+
+	s->in_tx = r == LAPSE_OK;
+	if (r < 0) {
+		store_failed(s, r);
+		tx_rollback(&s->tx);
+	}
+	return r;
 }
 
-static int begin(struct lapse_store *s, struct tx *tx, bool write)
+int store_begin(struct lapse_store *s)
 {
-	int r = write ? tx_begin(tx, &s->engine) : tx_begin_read(tx, &s->engine);
-
-	if (r == LAPSE_OK)
-		return r;
-	problem_set(&s->problem, r, NULL, "%s: %.180s", err_text(r), db_error(s->engine.db));
-	tx_rollback(tx);
-	return store_leave(s, r);
+	return begin(s, true);
 }
 
-int store_begin(struct lapse_store *s, struct tx *tx)
+int store_begin_read(struct lapse_store *s)
 {
-	return begin(s, tx, true);
+	return begin(s, false);
 }
 
-int store_begin_read(struct lapse_store *s, struct tx *tx)
-{
-	return begin(s, tx, false);
-}
-
-int store_begin_list(struct lapse_store *s, int64_t limit, struct tx *tx)
+int store_begin_list(struct lapse_store *s, int64_t limit)
 {
 	int r = store_enter(s);
 
 	if (r == LAPSE_OK)
-		r = store_check(s, check_limit(limit, &s->problem));
-	return r == LAPSE_OK ? store_begin_read(s, tx) : r;
+		r = check_limit(limit, &s->problem);
+	return r == LAPSE_OK ? store_begin_read(s) : r;
 }
 
-int store_commit(struct lapse_store *s, struct tx *tx, int err)
+int store_commit(struct lapse_store *s, int err)
 {
+	if (!s->in_tx || s->depth > 1)
+		return err;
+	s->in_tx = false;
 	if (err < 0) {
-		tx_rollback(tx);
+		tx_rollback(&s->tx);
 		return err;
 	}
-	int r = tx_commit(tx);
-	if (r < 0)
-		problem_set(&s->problem, r, NULL, "%s: %.180s", err_text(r),
-			    db_error(s->engine.db));
-	return r;
+	int r = tx_commit(&s->tx);
+	return r < 0 ? store_failed(s, r) : LAPSE_OK;
 }
 
-int store_end(struct lapse_store *s, struct tx *tx, int err)
+bool store_again(struct lapse_store *s, int *r)
 {
-	return store_leave(s, store_commit(s, tx, err));
+	if (*r != CALL_AGAIN && *r != CALL_NEEDS_WRITE)
+		return false;
+	*r = store_commit(s, LAPSE_OK); /* of a read: its end */
+	if (*r == LAPSE_OK)
+		*r = store_begin(s);
+	return *r == LAPSE_OK;
+}
+
+int store_end(struct lapse_store *s, int err)
+{
+	s->err = store_commit(s, err);
+	if (s->err == LAPSE_OK) /* a callback may have left one */
+		s->problem = (struct problem){ 0 };
+	s->depth--;
+	return s->err;
 }
 
 const char *lapse_error_message(const struct lapse_store *store)
@@ -247,6 +253,7 @@ static int open_engine(struct lapse_store *s, struct problem *p)
 	if (r == LAPSE_OK) {
 		s->engine.cleaner.runner = store_run_cleanup;
 		s->engine.cleaner.runner_ctx = s;
+		s->engine.cleaner.stays_here = true; /* no loop, no mail server */
 	}
 	return r;
 }
@@ -305,7 +312,7 @@ void lapse_close(struct lapse_store *store)
 {
 	if (!store)
 		return;
-	assert(!store->inside); /* a callback that closes its store would come back to nothing */
+	assert(store->depth == 0); /* a callback that closes its store would come back to nothing */
 	engine_stop(&store->engine);
 	engine_close(&store->engine);
 	store_free(store);
@@ -315,12 +322,11 @@ int lapse_set_owner(struct lapse_store *store, const char *owner)
 {
 	int r = store_enter(store);
 
-	if (r < 0)
-		return r;
-	r = check_id(owner, "owner", &store->problem);
+	if (r == LAPSE_OK)
+		r = check_id(owner, "owner", &store->problem);
 	if (r == LAPSE_OK) {
 		free(store->owner);
 		store->owner = mem_strdup(owner);
 	}
-	return store_leave(store, r);
+	return store_end(store, r);
 }

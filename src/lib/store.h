@@ -2,10 +2,10 @@
 /*
  * What the files of the library share: the store behind the handle, and the frame of a call.
  *
- * A call is: checks of what it was given (check.h), store_begin…() which opens a transaction,
- * operations of a room, store_end() which commits and remembers the error. Calls without a
- * transaction use store_enter() and store_leave(). Between the two `inside` is set, so that a
- * callback that comes back in is told off instead of deadlocking.
+ * A call is: store_enter(), checks of what it was given (check.h), store_begin…() which opens the
+ * store's transaction where it needs one, operations of a room, each only while all before it went
+ * well; and, however it went, store_end(), which commits or rolls back what was begun and
+ * remembers the error. A callback that comes back in fails at store_enter() and so does nothing.
  */
 #ifndef LAPSE_LIB_STORE_H
 #define LAPSE_LIB_STORE_H
@@ -26,8 +26,11 @@ struct lapse_store {
 	struct clock clock;
 	lapse_us mono; /* the largest one given out */
 
-	bool inside; /* a call is under way */
-	int err;     /* of the last call */
+	/* The call under way. */
+	int depth; /* calls entered and not ended: more than one = a callback came back in */
+	struct tx tx;
+	bool in_tx; /* it was begun */
+	int err;    /* of the last call */
 	struct problem problem;
 
 	/* What the last call gave back, borrowed by the caller until the next one. */
@@ -36,6 +39,7 @@ struct lapse_store {
 	struct backup backup;
 	struct lapse_backup_file backup_file;
 	struct lapse_clock_state clock_state;
+	char mail_id[ID_TEXT_LEN + 1];
 };
 
 /* The clock the engine gets: the caller's, kept in range, its monotonic hand kept monotonic; or the
@@ -46,22 +50,23 @@ int store_clock_init(struct lapse_store *s, struct problem *p);
 void store_run_cleanup(void *store, struct cleanup *c);
 
 int store_enter(struct lapse_store *s);
-int store_leave(struct lapse_store *s, int err);
 
-/* The outcome of a check: a failed one ends the call. */
-int store_check(struct lapse_store *s, int err);
+int store_begin(struct lapse_store *s);
+int store_begin_read(struct lapse_store *s);
 
-/* On failure the call is over: return what they return. */
-int store_begin(struct lapse_store *s, struct tx *tx);
-int store_begin_read(struct lapse_store *s, struct tx *tx);
+/* What every list begins with: the call, its limit checked, a read. */
+int store_begin_list(struct lapse_store *s, int64_t limit);
 
-/* What every list begins with: the call, its limit checked, a read. On failure the call is over. */
-int store_begin_list(struct lapse_store *s, int64_t limit, struct tx *tx);
+/* Commits what was begun, or rolls it back when `err` is one; the call goes on: for those that call
+ * back after the commit. */
+int store_commit(struct lapse_store *s, int err);
 
-/* Commits, or rolls back when `err` is one; the call is over. */
-int store_end(struct lapse_store *s, struct tx *tx, int err);
+/* The same, and the call is over: return what it returns. */
+int store_end(struct lapse_store *s, int err);
 
-/* The same, without ending the call: for those that call back after the commit. */
-int store_commit(struct lapse_store *s, struct tx *tx, int err);
+/* What the room wants before its operation can run (once more): a write transaction
+ * (CALL_NEEDS_WRITE), or a commit of what it did (CALL_AGAIN). False: it wants nothing, or cannot
+ * have it, and then *r is the error. */
+bool store_again(struct lapse_store *s, int *r);
 
 #endif

@@ -11,7 +11,7 @@
 static void answer(struct call *c, const struct mailbox *m)
 {
 	mailbox_write(&c->reply, m, c->tx->now);
-	if (m->status == MAILBOX_ACTIVE && !mailbox_is_due(m->expires_at, c->tx->now))
+	if (mailbox_is_live(m->status, m->expires_at, c->tx->now))
 		c->sunset = m->expires_at;
 }
 

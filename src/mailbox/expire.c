@@ -280,6 +280,7 @@ const struct cleanup_kind CLEANUP_MAILBOX = {
 	.failed = EVENT_MAILBOX_CLEANUP_FAILED,
 	.dead = EVENT_MAILBOX_DEAD_LETTER,
 	.retried_by_sweep = true,
+	.asks_outside = true,
 	.start = start_removal,
 	.settled = mailbox_settled,
 };

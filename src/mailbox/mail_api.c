@@ -4,16 +4,11 @@
  * at once; with one outside the handler waits for it and looks at the mailbox again before it
  * answers.
  */
-#include <string.h>
-
-#include "base/address.h"
 #include "mailbox/api.h"
-#include "mailbox/mailbox.h"
+#include "mailbox/mail.h"
 #include "mailbox/outside.h"
 
-#define SUBJECT_MAX 998              /* bytes: what a header line may have */
 #define BODY_MAX (INT64_C(64) << 20) /* the request's own limit comes first */
-#define MAIL_ID_MAX 256              /* bytes of a provider's id of a mail */
 
 /* Writing */
 
@@ -68,13 +63,6 @@ static void write_answer(struct buf *out, const struct provider_op *op)
 
 /* Running */
 
-static int explain(struct call *c, int err, enum provider_verb verb)
-{
-	if (err == LAPSE_ENOTFOUND && verb == PROVIDER_GET)
-		return problem_set(&c->problem, err, NULL, "there is no such message");
-	return err;
-}
-
 static int finish(struct call *c)
 {
 	struct outside_call *x = c->state;
@@ -91,7 +79,7 @@ static int finish(struct call *c)
 	if (r == LAPSE_OK)
 		r = outside_result(x);
 	if (r != LAPSE_OK)
-		return explain(c, r, x->op.verb);
+		return mail_explain(x->op.verb, r, &c->problem);
 	buf_puts(&c->reply, x->answer);
 	return LAPSE_OK;
 }
@@ -116,30 +104,18 @@ static int run_outside(struct call *c, const struct mailbox *m, const struct pro
 	return r < 0 ? r : call_await(c, finish);
 }
 
-static int run_here(struct call *c, struct provider *p, const struct mailbox *m,
-		    struct provider_op *op)
-{
-	op->who = outside_principal(m, "");
-	int r = p->run(p, c->tx, op);
-	if (r == LAPSE_OK)
-		write_answer(&c->reply, op);
-	else if (r < 0)
-		c->problem = op->problem;
-	provider_op_done(op);
-	return r == PROVIDER_NEEDS_WRITE ? CALL_NEEDS_WRITE : explain(c, r, op->verb);
-}
-
 /* The mailbox must live; then its provider is asked. */
 static int run(struct call *c, struct provider_op *op)
 {
 	struct mailbox m;
-	int r = mailbox_look(c->tx, c->owner, c->params[0], MAILBOX_OPERATE, &c->arena, &m,
-			     &c->problem);
+	int r = mailbox_mail(c->tx, c->owner, c->params[0], &c->arena, op, &m, &c->problem);
 
-	if (r != LAPSE_OK)
-		return r;
-	struct provider *p = mailbox_provider_of(c->engine, &m);
-	return p && p->run ? run_here(c, p, &m, op) : run_outside(c, &m, op);
+	if (r == LAPSE_OK)
+		write_answer(&c->reply, op);
+	if (r == CALL_WAIT)
+		r = run_outside(c, &m, op);
+	provider_op_done(op);
+	return r;
 }
 
 /* Reading */
@@ -159,23 +135,6 @@ const struct json_field MAILBOX_MAILS_QUERY[] = {
 	{ 0 },
 };
 
-static int parse_folder(const char *text, enum mail_folder *ret, struct problem *p)
-{
-	static const char *const names[] = {
-#define X(name, text) [MAIL_##name] = text,
-		MAIL_FOLDERS(X)
-#undef X
-	};
-
-	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (strcmp(names[i], text) == 0) {
-			*ret = (enum mail_folder)i;
-			return LAPSE_OK;
-		}
-	return problem_set(p, LAPSE_EINVAL, "folder",
-			   "folder must be inbox, sent, drafts, junk or all");
-}
-
 int mailbox_api_mails(struct call *c)
 {
 	struct mails_query query = { .page.limit = LIMIT_DEFAULT, .folder = "inbox" };
@@ -183,7 +142,7 @@ int mailbox_api_mails(struct call *c)
 	int r = call_query(c, MAILBOX_MAILS_QUERY, &query);
 
 	if (r == LAPSE_OK)
-		r = parse_folder(query.folder, &op.query.folder, &c->problem);
+		r = mail_folder_parse(query.folder, &op.query.folder, &c->problem);
 	if (r < 0)
 		return r;
 	provider_op_init(&op, PROVIDER_LIST);
@@ -195,12 +154,9 @@ int mailbox_api_mails(struct call *c)
 int mailbox_api_mail(struct call *c)
 {
 	struct provider_op op = { 0 };
-	const char *id = c->params[1];
 
-	if (strlen(id) > MAIL_ID_MAX || !utf8_is_valid(id, strlen(id), true))
-		return explain(c, LAPSE_ENOTFOUND, PROVIDER_GET);
 	provider_op_init(&op, PROVIDER_GET);
-	op.mail_id = id;
+	op.mail_id = c->params[1];
 	return run(c, &op);
 }
 
@@ -214,7 +170,7 @@ struct send_body {
 const struct json_field MAILBOX_SEND_BODY[] = {
 	{ "to", FIELD_TEXTS, true, offsetof(struct send_body, to), 1, MAIL_RECIPIENTS_MAX,
 	  "an address, or several" },
-	{ "subject", FIELD_LABEL, true, offsetof(struct send_body, subject), 0, SUBJECT_MAX,
+	{ "subject", FIELD_LABEL, true, offsetof(struct send_body, subject), 0, MAIL_SUBJECT_MAX,
 	  "one line" },
 	{ "body", FIELD_TEXT, false, offsetof(struct send_body, body), 0, BODY_MAX,
 	  "the text; empty when there is no html either" },
@@ -227,21 +183,14 @@ const struct json_field MAILBOX_SEND_BODY[] = {
 	{ 0 },
 };
 
-static int take_addresses(struct call *c, const char *field, const json_t *list,
-			  struct mail_addresses *ret)
+static struct mail_addresses take_addresses(struct call *c, const json_t *list)
 {
 	size_t n = json_is_string(list) ? 1 : json_array_size(list);
 	const char **items = arena_alloc(&c->arena, n * sizeof(*items));
-	const char *why;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++)
 		items[i] = json_string_value(json_is_string(list) ? list : json_array_get(list, i));
-		if (!address_is_valid(items[i], &why))
-			return problem_set(&c->problem, LAPSE_EINVAL, field, "%s[%zu] %s", field, i,
-					   why);
-	}
-	*ret = (struct mail_addresses){ items, n };
-	return LAPSE_OK;
+	return (struct mail_addresses){ items, n };
 }
 
 static int take_draft(struct call *c, struct mail_draft *d)
@@ -249,22 +198,15 @@ static int take_draft(struct call *c, struct mail_draft *d)
 	struct send_body body = { 0 };
 	int r = call_body(c, MAILBOX_SEND_BODY, &body);
 
-	if (r == LAPSE_OK)
-		r = take_addresses(c, "to", body.to, &d->to);
-	if (r == LAPSE_OK)
-		r = take_addresses(c, "cc", body.cc, &d->cc);
-	if (r == LAPSE_OK)
-		r = take_addresses(c, "bcc", body.bcc, &d->bcc);
 	if (r < 0)
 		return r;
-	if (d->to.count + d->cc.count + d->bcc.count > MAIL_RECIPIENTS_MAX)
-		return problem_set(&c->problem, LAPSE_EINVAL, "to",
-				   "to, cc and bcc may name %d addresses in all",
-				   MAIL_RECIPIENTS_MAX);
-	d->subject = body.subject;
-	d->text = body.body || body.html ? body.body : "";
-	d->html = body.html;
-	return LAPSE_OK;
+	*d = (struct mail_draft){ .to = take_addresses(c, body.to),
+				  .cc = take_addresses(c, body.cc),
+				  .bcc = take_addresses(c, body.bcc),
+				  .subject = body.subject,
+				  .text = body.body,
+				  .html = body.html };
+	return mail_draft_check(d, &c->problem);
 }
 
 int mailbox_api_send(struct call *c)

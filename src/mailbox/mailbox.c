@@ -81,17 +81,11 @@ static bool is_local(const struct mailbox *m)
 	return strcmp(m->provider, PROVIDER_LOCAL.name) == 0;
 }
 
-static const char *cleanup_state(const struct mailbox *m, bool due)
-{
-	if (m->cleanup_failed < 0)
-		return "dead_letter";
-	/* Held, or just restored: it is over, and its account waits to be deleted. */
-	return m->cleanup_failed > 0 || due ? "pending" : "clean";
-}
-
 void mailbox_write(struct buf *out, const struct mailbox *m, lapse_ms now)
 {
-	bool active = m->status == MAILBOX_ACTIVE, due = mailbox_is_due(m->expires_at, now);
+	bool live = mailbox_is_live(m->status, m->expires_at, now);
+	enum mailbox_account account =
+		mailbox_account(m->status, m->expires_at, m->cleanup_failed, now);
 	char id[MAILBOX_ID_LEN + 1];
 
 	mailbox_id_format(m->id, id);
@@ -100,12 +94,12 @@ void mailbox_write(struct buf *out, const struct mailbox *m, lapse_ms now)
 	json_put_text(out, "address", m->address);
 	json_put_text(out, "username", m->username);
 	json_put_text(out, "domain", m->domain);
-	json_put_text(out, "status", active && !due ? "active" : "expired");
+	json_put_text(out, "status", live ? "active" : "expired");
 	json_put_time(out, "created_at", m->created_at);
 	json_put_time(out, "expires_at", m->expires_at);
 	json_key(out, "cleanup");
 	json_begin(out, '{');
-	json_put_text(out, "state", cleanup_state(m, active && due));
+	json_put_text(out, "state", mailbox_account_name(account));
 	json_put_int(out, "attempts", m->cleanup_attempts);
 	json_end(out, '}');
 	json_end(out, '}');

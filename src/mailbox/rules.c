@@ -69,6 +69,31 @@ int mailbox_cleanup_flag(enum cleanup_state state)
 	return -1;
 }
 
+bool mailbox_is_live(enum mailbox_status status, lapse_ms expires_at, lapse_ms now)
+{
+	return status == MAILBOX_ACTIVE && !mailbox_is_due(expires_at, now);
+}
+
+enum mailbox_account mailbox_account(enum mailbox_status status, lapse_ms expires_at,
+				     int64_t cleanup_failed, lapse_ms now)
+{
+	if (cleanup_failed < 0)
+		return ACCOUNT_DEAD_LETTER;
+	bool waits = status == MAILBOX_ACTIVE && mailbox_is_due(expires_at, now);
+	return cleanup_failed > 0 || waits ? ACCOUNT_PENDING : ACCOUNT_CLEAN;
+}
+
+const char *mailbox_account_name(enum mailbox_account account)
+{
+	static const char *const names[] = {
+		[ACCOUNT_CLEAN] = "clean",
+		[ACCOUNT_PENDING] = "pending",
+		[ACCOUNT_DEAD_LETTER] = "dead_letter",
+	};
+
+	return names[account];
+}
+
 static bool is_letter_or_digit(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');

@@ -49,6 +49,16 @@ lapse_ms mailbox_deadline(lapse_ms expires_at); /* the first millisecond it is d
 /* The seed's stalwart_cleanup_failed: 0, 1, -1. One that a person let go is clean for us. */
 int mailbox_cleanup_flag(enum cleanup_state state);
 
+/* What became of its account, as its owner is told. One that is over and not marked as such (held,
+ * or just restored) has an account that waits to be deleted. */
+enum mailbox_account { ACCOUNT_CLEAN, ACCOUNT_PENDING, ACCOUNT_DEAD_LETTER };
+enum mailbox_account mailbox_account(enum mailbox_status status, lapse_ms expires_at,
+				     int64_t cleanup_failed, lapse_ms now);
+const char *mailbox_account_name(enum mailbox_account account);
+
+/* Whether it is shown as active; as expired otherwise, whatever the row says. */
+bool mailbox_is_live(enum mailbox_status status, lapse_ms expires_at, lapse_ms now);
+
 /* 3–32 of a–z, 0–9, '.', '-', a letter or digit at both ends, no two of ".-" in a row. */
 bool username_is_valid(const char *text);
 

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-class Store {
+class Store
+{
       public:
 	explicit Store(const std::string &dir)
 	{
@@ -47,6 +48,27 @@ class Store {
 		return contents;
 	}
 
+	std::string mailbox()
+	{
+		std::string id;
+		lapse_mailbox_create(
+			store_, nullptr, nullptr, LAPSE_TTL_DEFAULT,
+			[](void *arg, const lapse_mailbox *m) {
+				*static_cast<std::string *>(arg) = m->id;
+			},
+			&id);
+		return id;
+	}
+
+	int mail(const std::string &from, const char *to)
+	{
+		lapse_mail_draft draft = {};
+		draft.to = &to;
+		draft.to_count = 1;
+		draft.subject = "c++";
+		return lapse_mail_send(store_, from.c_str(), &draft, nullptr);
+	}
+
       private:
 	lapse_store *store_ = nullptr;
 };
@@ -61,7 +83,8 @@ int main()
 		Store store(dir);
 		good = store.send("bob", "hello") == LAPSE_OK &&
 		       store.send("b/b", "hello") == LAPSE_EINVAL &&
-		       store.inbox("bob") == std::vector<std::string>{ "hello" };
+		       store.inbox("bob") == std::vector<std::string>{ "hello" } &&
+		       store.mail(store.mailbox(), "bob@elsewhere.org") == LAPSE_EINVAL;
 	}
 	std::filesystem::remove_all(dir);
 	return good ? 0 : 1;

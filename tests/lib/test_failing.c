@@ -61,12 +61,41 @@ static void test_a_tick_and_a_sweep_that_fail(void **state)
 	assert_int_equal(swept(w, "messages", false), 1);
 }
 
+static void see_expired(void *arg, const struct lapse_mailbox *m)
+{
+	*(int *)arg += m->expired ? 1 : 100;
+}
+
+/* A look that should end a mailbox and cannot is an error: it is never shown as live. */
+static void test_a_look_at_a_due_mailbox(void **state)
+{
+	struct world *w = *state;
+	static struct seen holds;
+	const lapse_ms ttl = HOUR_MS;
+	int shown = 0;
+
+	assert_ok(w, lapse_mailbox_create(w->store, "alice", NULL, ttl, NULL, NULL));
+	world_pass(w, ttl + 1);
+	store_fails(w);
+	assert_error(w, lapse_mailbox_create(w->store, "bob", NULL, ttl, NULL, NULL), LAPSE_ERETRY,
+		     "");
+	assert_error(w, lapse_mailbox_list(w->store, true, NULL, 10, see_expired, &shown),
+		     LAPSE_ERETRY, "");
+	assert_int_equal(shown, 0);
+	assert_ok(w, lapse_hold_list(w->store, 0, 1, see_hold, &holds)); /* the store is usable */
+	store_is_back();
+	assert_ok(w, lapse_mailbox_list(w->store, true, NULL, 10, see_expired, &shown));
+	assert_int_equal(shown, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_write_that_finds_the_store_locked,
 						world_setup, world_teardown),
 		cmocka_unit_test_setup_teardown(test_a_tick_and_a_sweep_that_fail, world_setup,
+						world_teardown),
+		cmocka_unit_test_setup_teardown(test_a_look_at_a_due_mailbox, world_setup,
 						world_teardown),
 	};
 

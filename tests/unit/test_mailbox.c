@@ -435,6 +435,51 @@ static void a_provider_that_is_gone_makes_a_dead_letter(void **state)
 	arena_done(&arena);
 }
 
+/* An owner of the engine that can ask nobody outside: the intent waits as it was written, whatever
+ * passes, and whoever opens the store next and can carries it out. */
+static void an_intent_waits_for_an_opener_who_can(void **state)
+{
+	struct rig *r = *state;
+	struct engine *e = &r->world->engine;
+	struct arena arena;
+	struct sweep w;
+
+	arena_init(&arena);
+	int64_t id = create(r, "alice", TTL, &arena).id;
+	int64_t failed = create(r, "bob", TTL, &arena).id;
+	pass_deadline(r);
+	tick_until_idle(r->world);
+	answer(r, LAPSE_OK);
+	answer(r, LAPSE_EUPSTREAM);
+	assert_string_equal(row(r, id), "expired 0 0");
+	assert_string_equal(row(r, failed), "expired 1 1");
+
+	id = create(r, "carol", TTL, &arena).id;
+	e->provider = NULL;
+	e->cleaner.stays_here = true;
+	pass_deadline(r);
+	for (int i = 0; i < 5; i++) {
+		run_sweep(r->world, "mailboxes", false, &w);
+		assert_int_equal(w.outside.retried, 0);
+		assert_int_equal(w.outside.cleaned, 0);
+		fake_clock_advance(&r->world->time, 61000);
+		tick_until_idle(r->world);
+	}
+	assert_string_equal(row(r, id), "expired 1 0");
+	assert_string_equal(row(r, failed), "expired 1 1");
+	assert_int_equal(cleanups(r), 2);
+
+	reopen(r);
+	e->provider = &r->outside.provider;
+	tick_until_idle(r->world);
+	assert_int_equal(r->outside.count, 1);
+	answer(r, LAPSE_OK);
+	assert_string_equal(row(r, id), "expired 0 0");
+	run_sweep(r->world, "mailboxes", false, &w);
+	assert_int_equal(w.outside.retried, 1);
+	arena_done(&arena);
+}
+
 static void hold(struct rig *r, int64_t id, lapse_ms until)
 {
 	side_run(r->world,
@@ -722,6 +767,7 @@ int main(void)
 		OUTSIDE(a_crash_during_the_deletion_repeats_it),
 		OUTSIDE(an_end_is_no_outcome),
 		OUTSIDE(a_provider_that_is_gone_makes_a_dead_letter),
+		OUTSIDE(an_intent_waits_for_an_opener_who_can),
 		OUTSIDE(a_hold_keeps_the_account),
 		OUTSIDE(the_grace_after_a_restore_holds_for_looks_too),
 		OUTSIDE(a_dry_run_only_tells),

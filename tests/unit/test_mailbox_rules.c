@@ -64,6 +64,36 @@ static void the_flag_has_three_values(void **state)
 	assert_int_equal(mailbox_cleanup_flag(CLEANUP_DROPPED), 0);
 }
 
+/* What an owner is told about a mailbox, at and after its deadline. */
+static void what_is_shown(void **state)
+{
+	static const struct {
+		enum mailbox_status status;
+		int64_t cleanup_failed;
+		lapse_ms now;
+		bool live;
+		enum mailbox_account account;
+	} rows[] = {
+		{ MAILBOX_ACTIVE, 0, 999, true, ACCOUNT_CLEAN },
+		{ MAILBOX_ACTIVE, 0, 1000, true, ACCOUNT_CLEAN },
+		{ MAILBOX_ACTIVE, 0, 1001, false, ACCOUNT_PENDING },
+		{ MAILBOX_EXPIRED, 1, 1001, false, ACCOUNT_PENDING },
+		{ MAILBOX_EXPIRED, 0, 1001, false, ACCOUNT_CLEAN },
+		{ MAILBOX_EXPIRED, -1, 1001, false, ACCOUNT_DEAD_LETTER },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_int_equal(mailbox_is_live(rows[i].status, 1000, rows[i].now), rows[i].live);
+		assert_int_equal(
+			mailbox_account(rows[i].status, 1000, rows[i].cleanup_failed, rows[i].now),
+			rows[i].account);
+	}
+	assert_string_equal(mailbox_account_name(ACCOUNT_CLEAN), "clean");
+	assert_string_equal(mailbox_account_name(ACCOUNT_PENDING), "pending");
+	assert_string_equal(mailbox_account_name(ACCOUNT_DEAD_LETTER), "dead_letter");
+}
+
 static void statuses_have_names(void **state)
 {
 	(void)state;
@@ -188,6 +218,7 @@ int main(void)
 		cmocka_unit_test(the_decision_tables),
 		cmocka_unit_test(the_deadline_is_the_first_due_moment),
 		cmocka_unit_test(the_flag_has_three_values),
+		cmocka_unit_test(what_is_shown),
 		cmocka_unit_test(statuses_have_names),
 		cmocka_unit_test(usernames),
 		cmocka_unit_test(random_usernames_are_valid_and_differ),
