@@ -79,7 +79,8 @@ static void mend_missing(struct engine *e)
 
 	if (d->missing_count == 0 || !reconcile_lets_mend(e))
 		return;
-	reconcile_mend_rows(e, d->missing, d->missing_count);
+	reconcile_mend_rows(e, d->missing,
+			    d->missing_count); /* else the next reader reports them */
 	d->missing_count = 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attachment/reconcile.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,6 @@
 #define SLICE_FILES 5000           /* the same; the directory stays open in between */
 #define SLICE_ORPHANS 100          /* found by one slice: their intents are one transaction */
 #define LOOKUPS_A_LOCK 100         /* the reader is also the metrics' */
-#define MEND_ROWS 50               /* removed by one transaction */
 #define MISSING_MAX 100000         /* remembered; the rest waits for the next start */
 #define MISSING_MIN 10             /* so many and more than half: nothing is removed */
 #define PAUSE_US 5000              /* between two slices */
@@ -359,26 +359,39 @@ static void log_row(const struct engine *e, int64_t id, bool held)
 		    held ? "its row is held and stays" : "its row was removed");
 }
 
-void reconcile_mend_rows(struct engine *e, const int64_t *ids, size_t n)
+enum mended { MENDED_NOT, MENDED_GONE, MENDED_HELD };
+
+static int mend_row(struct tx *tx, int64_t id, enum mended *ret)
 {
+	bool held = false;
+	int r = attachment_delete_broken(tx, id, &held);
+
+	if (r < 0)
+		return r;
+	*ret = held ? MENDED_HELD : r > 0 ? MENDED_GONE : MENDED_NOT;
+	return LAPSE_OK;
+}
+
+int reconcile_mend_rows(struct engine *e, const int64_t *ids, size_t n)
+{
+	enum mended how[RECONCILE_MEND_MAX] = { MENDED_NOT };
 	struct tx tx;
 	int r = tx_begin(&tx, e);
-	int64_t gone = 0;
 
-	for (size_t i = 0; r == LAPSE_OK && i < n; i++) {
-		bool held = false;
-		int removed = attachment_delete_broken(&tx, ids[i], &held);
-		if (removed > 0 || held)
-			log_row(e, ids[i], held);
-		gone += removed > 0;
-		r = removed < 0 ? removed : LAPSE_OK;
-	}
-	if (r == LAPSE_OK)
-		r = tx_commit_lazy(&tx);
-	else
+	assert(n <= RECONCILE_MEND_MAX);
+	for (size_t i = 0; r == LAPSE_OK && i < n; i++)
+		r = mend_row(&tx, ids[i], &how[i]);
+	if (r < 0) {
 		tx_rollback(&tx);
-	if (r == LAPSE_OK)
-		e->depot->missing_found += gone;
+		return r;
+	}
+	r = tx_commit_lazy(&tx);
+	for (size_t i = 0; r == LAPSE_OK && i < n; i++) {
+		if (how[i] != MENDED_NOT)
+			log_row(e, ids[i], how[i] == MENDED_HELD);
+		e->depot->missing_found += how[i] == MENDED_GONE;
+	}
+	return r;
 }
 
 static void log_report(const struct engine *e, const struct reconcile *x)
@@ -457,6 +470,12 @@ static void next_phase(struct engine *e, struct reconcile *x)
 	}
 }
 
+static void log_retry(const struct engine *e, int err)
+{
+	log_message(e->log, LOG_WARN, "attachment.reconcile_failed", "%s: it will be tried again",
+		    err_text(err));
+}
+
 static void slice_ended(struct offload *o)
 {
 	struct reconcile *x = CONTAINER_OF(o, struct reconcile, offload);
@@ -468,8 +487,7 @@ static void slice_ended(struct offload *o)
 	x->not_before = clock_mono(e->clock) + (r < 0 ? AGAIN_US : PAUSE_US);
 	if (r < 0) {
 		close_directory(x); /* what this slice has found must be found again */
-		log_message(e->log, LOG_WARN, "attachment.reconcile_failed",
-			    "%s: it will be tried again", err_text(r));
+		log_retry(e, r);
 	} else if (!x->more) {
 		next_phase(e, x);
 	}
@@ -483,12 +501,15 @@ void reconcile_init(struct reconcile *x, int64_t newest)
 static void mend_some(struct engine *e, struct reconcile *x)
 {
 	size_t left = x->missing_count - x->mended;
-	size_t n = left < MEND_ROWS ? left : MEND_ROWS;
+	size_t n = left < RECONCILE_MEND_MAX ? left : RECONCILE_MEND_MAX;
 
-	if (n > 0)
-		reconcile_mend_rows(e, x->missing + x->mended, n);
+	int r = n > 0 ? reconcile_mend_rows(e, x->missing + x->mended, n) : LAPSE_OK;
+	x->not_before = clock_mono(e->clock) + (r < 0 ? AGAIN_US : PAUSE_US);
+	if (r < 0) {
+		log_retry(e, r);
+		return;
+	}
 	x->mended += n;
-	x->not_before = clock_mono(e->clock) + PAUSE_US;
 	if (x->mended == x->missing_count)
 		finish(e, x);
 }

@@ -31,6 +31,8 @@
 #include "engine/offload.h"
 #include "store/blob.h"
 
+#define RECONCILE_MEND_MAX 64 /* rows removed by one transaction: about a millisecond */
+
 enum reconcile_phase {
 	RECONCILE_TOP,
 	RECONCILE_FILES,
@@ -78,7 +80,8 @@ lapse_us reconcile_next_us(const struct engine *e);
  * the others are there. */
 bool reconcile_lets_mend(const struct engine *e);
 
-/* Removes those of the rows that are there and not held, in one transaction. */
-void reconcile_mend_rows(struct engine *e, const int64_t *ids, size_t n);
+/* Removes those of the rows that are there and not held, in one transaction, and tells of them once
+ * it has committed. RECONCILE_MEND_MAX at most. */
+int reconcile_mend_rows(struct engine *e, const int64_t *ids, size_t n);
 
 #endif

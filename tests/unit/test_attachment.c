@@ -367,6 +367,34 @@ static void readers_remove_nothing_before_the_check_is_over(void **state)
 	assert_int_equal(side_int(w, "SELECT count(*) FROM attachments"), 1);
 }
 
+/* A store that fails is tried again, and nothing is said to be removed that is not. */
+static void rows_are_mended_when_the_store_is_back(void **state)
+{
+	struct world *w = *state;
+	int64_t id;
+
+	stage(w, "o", "a file", false, LAPSE_NEVER, &id);
+	make_rows(w, 1);
+	world_reopen(w);
+	struct reconcile *x = &w->engine.depot->reconcile;
+	while (x->phase != RECONCILE_MEND) {
+		reconcile_tick(&w->engine);
+		fake_clock_advance(&w->time, 10);
+	}
+	store_fails(w);
+	reconcile_tick(&w->engine);
+	store_is_back(w);
+	char *text = world_log(w);
+	assert_null(strstr(text, "its row was removed"));
+	free(text);
+	assert_int_equal(x->phase, RECONCILE_MEND);
+	fake_clock_advance(&w->time, 60000);
+	reconcile_tick(&w->engine);
+	assert_int_equal(x->phase, RECONCILE_DONE);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM attachments"), 1);
+	assert_int_equal(w->engine.depot->missing_found, 1);
+}
+
 static void put_file(const struct world *w, const char *name)
 {
 	char path[2 * TEMP_PATH_MAX], dir[TEMP_PATH_MAX];
@@ -527,6 +555,7 @@ int main(void)
 		T(a_disk_that_is_not_mounted_removes_none_of_many_rows),
 		T(not_even_a_few_rows_and_not_by_readers),
 		T(readers_remove_nothing_before_the_check_is_over),
+		T(rows_are_mended_when_the_store_is_back),
 		T(a_file_in_the_wrong_directory_is_left_alone),
 		T(what_only_has_a_name_of_ours_is_left_alone),
 		T(what_cannot_be_read_is_passed_by),
