@@ -226,7 +226,7 @@ def check_round(bench, directory):
         reads = bench.load.start(lapse, READS)
         time.sleep(bench.scale.seconds)
         after = bench.load.finish(lapse, reads)
-    return {"ready s": lapse.ready_s, "check s": seconds, "CPU s": cpu, "peak RSS MiB": peak / BLOCK,
+    return {"ready ms": lapse.ready_s * 1000, "check s": seconds, "CPU s": cpu, "peak RSS MiB": peak / BLOCK,
             "p99 ms": during["latency_us"]["p99"] / 1000, "max ms": during["latency_us"]["max"] / 1000,
             "p99 after ms": after["latency_us"]["p99"] / 1000,
             "max after ms": after["latency_us"]["max"] / 1000}
@@ -235,10 +235,10 @@ def check_round(bench, directory):
 def attachment_start(bench):
     directory = depots.build(bench, "lapse", bench.scale.attachments)
     samples = alternate(bench, {"lapse": lambda: check_round(bench, directory)})["lapse"]
-    ours = Figure("ready", "s", column(samples, "ready s"))
+    ours = Figure("ready", "ms", column(samples, "ready ms"))
     row = Row("attachment-start", f"from the start of lapsed with {bench.scale.attachments:,} attachments to its "
               "line `lapsed ready`, files in the page cache; then the check of all rows and files", ours,
-              target="≤ 0.5 s", met=ours.median <= 0.5)
+              target="≤ 500 ms", met=ours.median <= 500)
     row.figures = figures(samples, lambda key: "MiB" if "MiB" in key else key.split()[-1])
     row.notes.append("p99 and max are those of 1000 reads a second in an open loop, while the check runs "
                      "and after it; the check's CPU time includes answering them.")
