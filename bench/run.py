@@ -55,11 +55,12 @@ class Scale:
     redis_lag_s: int = 60  # how long Redis is given to notice, all rounds together
     large_bytes: int = 1 << 30  # of the file that is staged
     small_files: int = 10_000
+    attachments: int = 100_000
 
 
 QUICK = Scale(rounds=1, warm_s=0.3, seconds=1.5, quiet_s=2, counted=1000, live_many=100_000,
               due_many=100_000, prune_max_s=120, agents=100_000, silence_s=8, mailboxes=5000,
-              redis_lag_s=20, large_bytes=1 << 28, small_files=2000)
+              redis_lag_s=20, large_bytes=1 << 28, small_files=2000, attachments=10_000)
 
 
 class Bench:

@@ -77,9 +77,10 @@ static void mend_missing(struct engine *e)
 {
 	struct depot *d = e->depot;
 
-	if (d->missing_count == 0)
+	if (d->missing_count == 0 || !reconcile_lets_mend(e))
 		return;
-	reconcile_mend_rows(e, d->missing, d->missing_count);
+	reconcile_mend_rows(e, d->missing,
+			    d->missing_count); /* else the next reader reports them */
 	d->missing_count = 0;
 }
 
@@ -135,7 +136,7 @@ static int load(struct tx *tx)
 	if (r < 0) /* staging will fail and say so; everything else works */
 		log_message(e->log, LOG_ERROR, "attachment.no_directory", "%s", p.message);
 	/* Above everything an earlier life can have used, row or not; below all of this one. */
-	reconcile_init(&d->reconcile, e, id_next(&e->ids, tx->now));
+	reconcile_init(&d->reconcile, id_next(&e->ids, tx->now));
 	return LAPSE_OK;
 }
 
@@ -154,7 +155,7 @@ static lapse_us next_us(const struct engine *e)
 
 	if (d->stopping)
 		return INT64_MAX;
-	if (d->missing_count > 0 || (d->waiting_count > 0 && !d->busy))
+	if ((d->missing_count > 0 && reconcile_lets_mend(e)) || (d->waiting_count > 0 && !d->busy))
 		return 0;
 	return reconcile_next_us(e);
 }

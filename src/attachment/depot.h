@@ -14,8 +14,9 @@
 #include "engine/engine.h"
 
 #define DEPOT_BATCH CLEANUP_RUNNING_MAX
-#define DEPOT_MISSING_MAX 64 /* missing files that reads have met and nobody has looked at yet */
-#define DEPOT_COPIES_MAX 4   /* local files copied at once: each has a worker for long */
+#define DEPOT_MISSING_MAX                                                                          \
+	RECONCILE_MEND_MAX /* missing files that reads have met and nobody has looked at yet */
+#define DEPOT_COPIES_MAX 4 /* local files copied at once: each has a worker for long */
 
 struct batch {
 	struct offload offload;

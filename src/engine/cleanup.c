@@ -314,7 +314,30 @@ static void take_due(struct engine *e, struct cleaner_kind *k)
 
 static bool waits_for_sync(const struct engine *e, const struct cleaner_kind *k)
 {
-	return e->durable < k->taken_at && e->syncing;
+	return e->durable < k->taken_at && (e->syncing || e->cleaner.syncing);
+}
+
+static void sync_log(struct offload *o) /* on a worker */
+{
+	syncer_sync(o->engine->syncer);
+}
+
+static void log_synced(struct offload *o)
+{
+	struct engine *e = o->engine;
+
+	e->cleaner.syncing = false;
+	if (e->durable < e->cleaner.sync_to) /* a turn's may have come later and been quicker */
+		e->durable = e->cleaner.sync_to;
+}
+
+/* A sync lasts as long as the disk likes: the loop does not wait for it. */
+static void start_sync(struct engine *e)
+{
+	e->cleaner.syncing = true;
+	e->cleaner.sync_to = e->commits;
+	e->cleaner.sync = (struct offload){ .work = sync_log, .done = log_synced };
+	offload_start(e, &e->cleaner.sync);
 }
 
 /* Nothing outside is touched before the intent would survive a power loss. */
@@ -323,7 +346,9 @@ static void start_taken(struct engine *e, struct cleaner_kind *k)
 	if (list_empty(&k->taken) || waits_for_sync(e, k))
 		return;
 	if (e->durable < k->taken_at)
-		engine_sync(e);
+		start_sync(e);
+	if (e->durable < k->taken_at)
+		return;
 	for (struct list *l; (l = list_shift(&k->taken)) != NULL;) {
 		struct cleanup *c = CONTAINER_OF(l, struct cleanup, link);
 		list_append(&k->running, &c->link);

@@ -6,10 +6,10 @@
  *
  * Hand-over: cleaner_tick() takes what is due by pushing its next attempt out in a transaction, and
  * starts it as its kind says once that transaction, and with it the intent, is durable: with the
- * sync of somebody's turn, or with one of its own when nobody syncs. The outcome comes back with
- * cleanup_settle() on the loop and is written, with all others that came meanwhile, at the next
- * tick. A crash in between costs one pause, not the deletion. Shutdown: an outcome comes or it does
- * not; the intent is still there.
+ * sync of somebody's turn, or with one of its own, off the loop, when nobody syncs. The outcome
+ * comes back with cleanup_settle() on the loop and is written, with all others that came meanwhile,
+ * at the next tick. A crash in between costs one pause, not the deletion. Shutdown: an outcome
+ * comes or it does not; the intent is still there.
  *
  * To add a kind: a `struct cleanup_kind` in its room, and its name in rooms.c.
  */
@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "engine/events.h"
+#include "engine/offload.h"
 
 #define CLEANUP_KINDS_MAX 8
 #define CLEANUP_RUNNING_MAX 64 /* the most a kind may have under way */
@@ -103,6 +104,9 @@ struct cleaner {
 
 	struct cleaner_kind kinds[CLEANUP_KINDS_MAX];
 	size_t kinds_count;
+	struct offload sync; /* one of our own, under way while `syncing` */
+	bool syncing;
+	int64_t sync_to;       /* the engine's commits that it makes durable */
 	struct list settled;   /* struct cleanup whose outcome is not written yet */
 	lapse_us write_after;  /* monotonic: not before, while others want the store */
 	int64_t dead;          /* dead letters */

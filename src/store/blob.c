@@ -274,13 +274,19 @@ int blob_open(const char *data_dir, const char *checksum, int64_t id, int *ret_f
 	      struct problem *p)
 {
 	char path[DATADIR_PATH_MAX];
+	struct stat st;
 
 	if (full_path(data_dir, checksum, id, path) < 0)
 		return problem_set(p, LAPSE_EINVAL, "data_dir", "data_dir is too long");
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return errno == ENOENT ? LAPSE_ENOTFOUND
-				       : blob_explain(errno, "open the attachment's file", p);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0) /* ELOOP: a symlink is no file of ours; ENXIO: neither is a socket */
+		return errno == ENOENT || errno == ELOOP || errno == ENXIO
+			       ? LAPSE_ENOTFOUND
+			       : blob_explain(errno, "open the attachment's file", p);
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return LAPSE_ENOTFOUND;
+	}
 	*ret_fd = fd;
 	return LAPSE_OK;
 }
@@ -292,8 +298,10 @@ int blob_stat(const char *data_dir, const char *checksum, int64_t id, int64_t *r
 
 	if (full_path(data_dir, checksum, id, path) < 0)
 		return LAPSE_EINVAL;
-	if (stat(path, &st) < 0)
+	if (lstat(path, &st) < 0)
 		return errno == ENOENT ? LAPSE_ENOTFOUND : LAPSE_EIO;
+	if (!S_ISREG(st.st_mode))
+		return LAPSE_ENOTFOUND;
 	*ret_size = st.st_size;
 	return LAPSE_OK;
 }

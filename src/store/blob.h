@@ -67,11 +67,12 @@ bool blob_parse_name(const char *name, char ret_checksum[BLOB_CHECKSUM_LEN + 1],
 
 bool blob_is_checksum(const char *text);
 
-/* Opens a blob's file to be read. LAPSE_ENOTFOUND when it is gone. */
+/* Opens a blob's file to be read. LAPSE_ENOTFOUND when it is gone, or something else is in its
+ * place: nothing but a regular file is one. */
 int blob_open(const char *data_dir, const char *checksum, int64_t id, int *ret_fd,
 	      struct problem *p);
 
-/* Its length; LAPSE_ENOTFOUND when it is gone. */
+/* Its length; LAPSE_ENOTFOUND as above. LAPSE_EIO leaves errno. */
 int blob_stat(const char *data_dir, const char *checksum, int64_t id, int64_t *ret_size);
 
 /* Makes the directory that holds all of them. */

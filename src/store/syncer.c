@@ -10,7 +10,8 @@
 struct syncer {
 	struct db_log *log;
 	pthread_t thread;
-	pthread_mutex_t lock; /* guards what follows */
+	pthread_mutex_t syncing; /* held by the thread that syncs */
+	pthread_mutex_t lock;    /* guards what follows */
 	pthread_cond_t wake;
 	void (*done)(void *arg); /* NULL = nothing is wanted */
 	void *arg;
@@ -29,7 +30,10 @@ _Noreturn void syncer_die(const char *what)
 
 void syncer_sync(struct syncer *s)
 {
-	if (db_log_sync(s->log) < 0)
+	pthread_mutex_lock(&s->syncing);
+	int r = db_log_sync(s->log);
+	pthread_mutex_unlock(&s->syncing);
+	if (r < 0)
 		syncer_die("log");
 }
 
@@ -65,6 +69,7 @@ int syncer_start(const char *database, bool durable, struct syncer **ret, struct
 		return r;
 	}
 	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->syncing, NULL);
 	pthread_cond_init(&s->wake, NULL);
 	if (pthread_create(&s->thread, NULL, run, s) != 0) {
 		db_log_close(s->log);
@@ -85,6 +90,7 @@ void syncer_stop(struct syncer *s)
 	pthread_mutex_unlock(&s->lock);
 	pthread_join(s->thread, NULL);
 	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->syncing);
 	pthread_cond_destroy(&s->wake);
 	db_log_close(s->log);
 	free(s);

@@ -23,7 +23,7 @@ void syncer_stop(struct syncer *s); /* takes NULL; waits for a sync under way */
 /* Syncs on the syncer's thread, then calls done(arg) there. One at a time. */
 void syncer_request(struct syncer *s, void (*done)(void *arg), void *arg);
 
-/* Syncs on the caller's thread. */
+/* Syncs on the caller's thread, whichever that is; two at a time wait for each other. */
 void syncer_sync(struct syncer *s);
 
 /* Says on standard error what could not be synced, and ends the process. */

@@ -634,6 +634,55 @@ def test_files_that_are_all_gone_remove_nothing(daemon, api):
     assert daemon.client().content(made[3]).body == b"3"
 
 
+def test_readers_of_a_disk_that_is_not_mounted_lose_nothing(daemon, api):
+    """Had a reader ended the row, its file would be a leftover after the disk is back."""
+    made = [api.stage(b"%d" % i)["checksum"] for i in range(3)]
+    daemon.stop()
+    (daemon.data_dir / "files").rename(daemon.data_dir / "elsewhere")
+    daemon.start()
+    api = daemon.client()
+    for checksum in made:
+        api.content(checksum).fails(404, "not_found", "gone")
+    wait_until(lambda: any(line["event"] == "attachment.files_gone" for line in daemon.log_lines()), what="it says so")
+    api.content(made[0]).fails(404, "not_found", "gone")
+    time.sleep(0.2)
+    assert len(api.attachments()) == 3
+    daemon.stop()
+    (daemon.data_dir / "files").rmdir()
+    (daemon.data_dir / "elsewhere").rename(daemon.data_dir / "files")
+    daemon.start()
+    time.sleep(0.5)
+    assert [daemon.client().content(checksum).body for checksum in made] == [b"0", b"1", b"2"]
+    assert not any(line.get("files_without_row") for line in report(daemon))
+
+
+def test_what_is_not_a_file_in_its_place_is_none(daemon, api):
+    """A symlink is not followed, a pipe is not waited for: the file is gone, and staging mends it."""
+    for i, replace in enumerate((lambda path: path.symlink_to("/etc/passwd"), os.mkfifo)):
+        staged = api.stage(b"whole %d" % i)
+        (path,) = (path for path in paths(daemon) if path.name.startswith(staged["checksum"]))
+        path.unlink()
+        replace(path)
+        api.content(staged["checksum"]).fails(404, "not_found", "gone")
+        api.stage(b"whole %d" % i)
+        assert api.content(staged["checksum"]).body == b"whole %d" % i
+
+
+def test_a_directory_that_cannot_be_read_stops_no_check(daemon, api):
+    kept = api.stage(b"kept")
+    daemon.stop()
+    files = daemon.data_dir / "files"
+    (files / kept["checksum"][:2]).rename(daemon.data_dir / "aside")
+    (files / kept["checksum"][:2]).write_text("in the way")
+    lost = orphan(daemon)
+    daemon.start()
+    (line,) = wait_until(lambda: report(daemon), what="the check is over")
+    assert (line["files_without_row"], line["rows_without_file"], line["unreadable"]) == (1, 0, 2)
+    assert line["first_unreadable"] == f"files/{kept['checksum'][:2]}: Not a directory"
+    wait_until(lambda: not lost.exists(), what="the leftover is gone")
+    assert daemon.client().attachment(kept["checksum"]).status == 200
+
+
 def test_what_is_staged_while_the_check_runs_is_no_leftover(start):
     daemon = start()
     daemon.stop()

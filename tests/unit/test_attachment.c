@@ -9,19 +9,22 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "attachment/attachment.h"
 #include "attachment/depot.h"
 #include "unit.h"
 
-/* One worker: takes a job, runs it, and hands it back to the thread that owns the engine. */
+#define JOBS_MAX 8 /* a batch of files, a slice of the check, a sync: each once at a time */
+
+/* One worker: takes jobs in their order, and hands them back to the thread that owns the engine. */
 struct worker {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct offload *job, *finished; /* the depot starts one at a time; the check another */
-	struct offload *queued;
+	struct offload *jobs[JOBS_MAX];
+	unsigned queued, worked, finished; /* jobs, ever */
 	bool stop;
 };
 
@@ -31,19 +34,15 @@ static void *work(void *arg)
 
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		while (!w->queued && !w->stop)
+		while (w->worked == w->queued && !w->stop)
 			pthread_cond_wait(&w->changed, &w->lock);
-		if (!w->queued)
+		if (w->worked == w->queued)
 			break;
-		struct offload *o = w->queued;
-		w->queued = NULL;
+		struct offload *o = w->jobs[w->worked % JOBS_MAX];
 		pthread_mutex_unlock(&w->lock);
 		o->work(o);
 		pthread_mutex_lock(&w->lock);
-		w->finished = o;
-		pthread_cond_broadcast(&w->changed);
-		while (w->finished)
-			pthread_cond_wait(&w->changed, &w->lock);
+		w->worked++;
 	}
 	pthread_mutex_unlock(&w->lock);
 	return NULL;
@@ -54,23 +53,19 @@ static void enqueue(void *ctx, struct offload *o)
 	struct worker *w = ctx;
 
 	pthread_mutex_lock(&w->lock);
-	while (w->queued)
-		pthread_cond_wait(&w->changed, &w->lock);
-	w->queued = o;
+	assert_true(w->queued - w->finished < JOBS_MAX);
+	w->jobs[w->queued++ % JOBS_MAX] = o;
 	pthread_cond_broadcast(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 }
 
-static bool take_finished(struct worker *w)
+static void take_finished(struct worker *w)
 {
 	pthread_mutex_lock(&w->lock);
-	struct offload *o = w->finished;
-	w->finished = NULL;
-	pthread_cond_broadcast(&w->changed);
+	struct offload *o = w->finished == w->worked ? NULL : w->jobs[w->finished++ % JOBS_MAX];
 	pthread_mutex_unlock(&w->lock);
 	if (o)
 		o->done(o);
-	return o != NULL;
 }
 
 static void worker_start(struct worker *w, struct world *world)
@@ -294,6 +289,260 @@ static void after_a_restore_nothing_is_mended_for_a_day(void **state)
 	assert_int_equal(w->engine.depot->orphans_found, 1);
 }
 
+/* The check after a start, with a second life of the store: reopened, and ticked to its end. */
+static void check(struct world *w)
+{
+	world_reopen(w);
+	for (int i = 0; w->engine.depot->reconcile.phase != RECONCILE_DONE; i++) {
+		assert_true(i < 100000);
+		tick_until_idle(w);
+		fake_clock_advance(&w->time, 10);
+	}
+	tick_until_idle(w);
+}
+
+/* `n` rows behind the engine's back, without a file each. */
+static void make_rows(struct world *w, int64_t n)
+{
+	side_run(w,
+		 "WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %lld) "
+		 "INSERT INTO attachments SELECT n, 'o', printf('%%064x', n), 'n', 1, 0, %lld, 1, "
+		 "NULL, 0 FROM i",
+		 (long long)n, (long long)LAPSE_NEVER);
+	side_run(w, "UPDATE counts SET live = live + %lld WHERE tbl = 'attachments'", (long long)n);
+}
+
+/* More than can be remembered: it still counts how many they are. */
+static void a_disk_that_is_not_mounted_removes_none_of_many_rows(void **state)
+{
+	struct world *w = *state;
+	const int64_t n = 250000;
+	int64_t id;
+
+	stage(w, "o", "a file", false, LAPSE_NEVER, &id); /* so there is a directory */
+	make_rows(w, n);
+	check(w);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM attachments"), n + 1);
+	assert_int_equal(w->engine.depot->reconcile.missing_total, n);
+	assert_true(w->engine.depot->reconcile.files_gone);
+}
+
+static void remove_files(struct world *w, char elsewhere[TEMP_PATH_MAX])
+{
+	char path[TEMP_PATH_MAX];
+
+	path_join(path, w->dir, "files");
+	path_join(elsewhere, w->dir, "elsewhere");
+	assert_int_equal(rename(path, elsewhere), 0);
+}
+
+/* Few rows are no reason to remove them all; nor is somebody who reads. */
+static void not_even_a_few_rows_and_not_by_readers(void **state)
+{
+	struct world *w = *state;
+	char elsewhere[TEMP_PATH_MAX];
+	int64_t ids[3];
+
+	for (int i = 0; i < 3; i++)
+		stage(w, "o", &"abc"[i], false, LAPSE_NEVER, &ids[i]);
+	remove_files(w, elsewhere);
+	check(w);
+	depot_report_missing(&w->engine, ids[1]);
+	tick_until_idle(w);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM attachments"), 3);
+}
+
+/* Readers come before the check has looked at everything. */
+static void readers_remove_nothing_before_the_check_is_over(void **state)
+{
+	struct world *w = *state;
+	char elsewhere[TEMP_PATH_MAX];
+	int64_t id;
+
+	stage(w, "o", "read", false, LAPSE_NEVER, &id);
+	remove_files(w, elsewhere);
+	world_reopen(w);
+	depot_report_missing(&w->engine, id);
+	engine_tick(&w->engine);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM attachments"), 1);
+}
+
+/* A store that fails is tried again, and nothing is said to be removed that is not. */
+static void rows_are_mended_when_the_store_is_back(void **state)
+{
+	struct world *w = *state;
+	int64_t id;
+
+	stage(w, "o", "a file", false, LAPSE_NEVER, &id);
+	make_rows(w, 1);
+	world_reopen(w);
+	struct reconcile *x = &w->engine.depot->reconcile;
+	while (x->phase != RECONCILE_MEND) {
+		reconcile_tick(&w->engine);
+		fake_clock_advance(&w->time, 10);
+	}
+	store_fails(w);
+	reconcile_tick(&w->engine);
+	store_is_back(w);
+	char *text = world_log(w);
+	assert_null(strstr(text, "its row was removed"));
+	free(text);
+	assert_int_equal(x->phase, RECONCILE_MEND);
+	fake_clock_advance(&w->time, 60000);
+	reconcile_tick(&w->engine);
+	assert_int_equal(x->phase, RECONCILE_DONE);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM attachments"), 1);
+	assert_int_equal(w->engine.depot->missing_found, 1);
+}
+
+static void put_file(const struct world *w, const char *name)
+{
+	char path[2 * TEMP_PATH_MAX], dir[TEMP_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/files/%s", w->dir, name);
+	snprintf(dir, sizeof(dir), "%.200s/files/%.2s", w->dir, name);
+	mkdir(dir, 0700);
+	file_write(path, "x");
+}
+
+#define CHECKSUM_TAIL "7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+/* A name of ours in another's directory is none of ours: an intent would delete something else. */
+static void a_file_in_the_wrong_directory_is_left_alone(void **state)
+{
+	struct world *w = *state;
+
+	put_file(w, "bb/ba" CHECKSUM_TAIL "-0000000000000007");
+	put_file(w, "bb/README");
+	check(w);
+	assert_int_equal(count_files(w), 2);
+	assert_int_equal(w->engine.depot->orphans_found, 0);
+}
+
+/* Neither a directory nor a symlink is a file that we have written. */
+static void what_only_has_a_name_of_ours_is_left_alone(void **state)
+{
+	struct world *w = *state;
+	char path[2 * TEMP_PATH_MAX];
+
+	put_file(w, "ba/README");
+	snprintf(path, sizeof(path), "%s/files/ba/ba" CHECKSUM_TAIL "-0000000000000007", w->dir);
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/files/ba/ba" CHECKSUM_TAIL "-0000000000000008", w->dir);
+	assert_int_equal(symlink("README", path), 0);
+	check(w);
+	assert_int_equal(count_files(w), 3);
+	assert_int_equal(w->engine.depot->orphans_found, 0);
+}
+
+/* One directory that cannot be read is told of; the check goes on with all others. */
+static void what_cannot_be_read_is_passed_by(void **state)
+{
+	struct world *w = *state;
+	char path[TEMP_PATH_MAX], aside[TEMP_PATH_MAX], checksum[BLOB_CHECKSUM_LEN + 1];
+	int64_t id, orphan;
+
+	stage(w, "o", "in the way", false, LAPSE_NEVER, &id);
+	char *text = side_text(w, "SELECT checksum FROM attachments");
+	snprintf(checksum, sizeof(checksum), "%s", text);
+	free(text);
+	snprintf(path, sizeof(path), "%.200s/files/%.2s", w->dir, checksum);
+	snprintf(aside, sizeof(aside), "%.200s/aside", w->dir);
+	assert_int_equal(rename(path, aside), 0);
+	file_write(path, "not a directory"); /* root reads whatever has another mode */
+	put_file(w, "ff/ff" CHECKSUM_TAIL "-0000000000000007");
+	stage(w, "o", "other", false, LAPSE_NEVER, &orphan);
+	check(w);
+	assert_int_equal(w->engine.depot->reconcile.unreadable, 2); /* the directory, and the row */
+	assert_int_equal(w->engine.depot->orphans_found, 1);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM attachments"), 2);
+	text = world_log(w);
+	assert_non_null(strstr(text, "Not a directory"));
+	free(text);
+}
+
+static void remove_file(const struct world *w, int64_t id)
+{
+	char path[2 * TEMP_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/files/00/%064llx-%016llx", w->dir, (long long)id,
+		 (long long)id);
+	unlink(path);
+}
+
+static void make_files(const struct world *w, int64_t n)
+{
+	char name[128];
+
+	for (int64_t id = 1; id <= n; id++) {
+		snprintf(name, sizeof(name), "00/%064llx-%016llx", (long long)id, (long long)id);
+		put_file(w, name);
+	}
+}
+
+/* A file that goes after its directory was read was somebody's: row and intent went with it. */
+static void what_is_removed_meanwhile_is_no_leftover(void **state)
+{
+	struct world *w = *state;
+	struct reconcile *x;
+
+	make_files(w, 500);
+	world_reopen(w);
+	x = &w->engine.depot->reconcile;
+	for (int i = 0; i < 100 && x->reported == 0; i++) {
+		engine_tick(&w->engine);
+		fake_clock_advance(&w->time, 10);
+	}
+	int64_t found = x->reported; /* a slice is full, and there is more */
+	assert_in_range(found, 1, 499);
+	for (int64_t id = 1; id <= 500; id++)
+		remove_file(w, id);
+	for (int i = 0; i < 100 && x->phase != RECONCILE_DONE; i++) {
+		engine_tick(&w->engine);
+		fake_clock_advance(&w->time, 10);
+	}
+	assert_int_equal(x->phase, RECONCILE_DONE);
+	assert_int_equal(w->engine.depot->orphans_found, found);
+}
+
+/* The same for a row that goes, and its file, after the row was read. */
+static void race_rows(struct world *w, struct worker *worker, int round)
+{
+	struct reconcile *x = &w->engine.depot->reconcile;
+
+	for (engine_tick(&w->engine); x->phase != RECONCILE_ROWS || !x->busy;
+	     engine_tick(&w->engine)) {
+		take_finished(worker);
+		fake_clock_advance(&w->time, 10);
+	}
+	usleep((useconds_t)round * 50);
+	side_run(w, "DELETE FROM attachments");
+	for (int64_t id = 1; id <= 400; id++)
+		remove_file(w, id);
+	while (x->phase != RECONCILE_DONE) {
+		engine_tick(&w->engine);
+		take_finished(worker);
+		fake_clock_advance(&w->time, 10);
+	}
+	assert_int_equal(x->missing_total, 0);
+}
+
+static void what_is_removed_meanwhile_is_no_loss(void **state)
+{
+	struct world *w = *state;
+	struct worker worker;
+
+	side_run(w, "PRAGMA synchronous=OFF");
+	for (int round = 0; round < 40; round++) {
+		make_files(w, 400);
+		make_rows(w, 400);
+		world_reopen(w);
+		worker_start(&worker, w);
+		race_rows(w, &worker, round);
+		worker_end(&worker, w);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +552,15 @@ int main(void)
 		T(a_staging_that_is_rolled_back_keeps_nothing),
 		T(the_limit_is_checked_in_the_transaction),
 		T(after_a_restore_nothing_is_mended_for_a_day),
+		T(a_disk_that_is_not_mounted_removes_none_of_many_rows),
+		T(not_even_a_few_rows_and_not_by_readers),
+		T(readers_remove_nothing_before_the_check_is_over),
+		T(rows_are_mended_when_the_store_is_back),
+		T(a_file_in_the_wrong_directory_is_left_alone),
+		T(what_only_has_a_name_of_ours_is_left_alone),
+		T(what_cannot_be_read_is_passed_by),
+		T(what_is_removed_meanwhile_is_no_leftover),
+		T(what_is_removed_meanwhile_is_no_loss),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -186,6 +186,49 @@ static void names_are_read_back(void **state)
 	assert_false(blob_parse_name("..", checksum, &id));
 }
 
+static void keep_empty(const char *dir, char path[TEMP_PATH_MAX], struct blob *b)
+{
+	char name[BLOB_PATH_MAX];
+	struct problem p;
+
+	blob_init(b, dir, 7, 100, true);
+	assert_int_equal(blob_finish(b, &p), LAPSE_OK);
+	b->kept = true;
+	blob_path(b->checksum, b->id, name);
+	path_join(path, dir, name);
+	assert_int_equal(unlink(path), 0);
+}
+
+static void assert_none(const char *dir, const struct blob *b)
+{
+	int64_t size = 0;
+	struct problem p;
+	int fd = -1;
+
+	assert_int_equal(blob_stat(dir, b->checksum, b->id, &size), LAPSE_ENOTFOUND);
+	assert_int_equal(blob_open(dir, b->checksum, b->id, &fd, &p), LAPSE_ENOTFOUND);
+}
+
+/* A pipe would be waited for, a symlink leads out, a directory has a length, too. */
+static void only_a_regular_file_is_one(void **state)
+{
+	char path[TEMP_PATH_MAX], other[TEMP_PATH_MAX];
+	struct blob b;
+
+	keep_empty(*state, path, &b);
+	path_join(other, *state, "other");
+	file_write(other, "");
+	assert_int_equal(symlink(other, path), 0);
+	assert_none(*state, &b);
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_none(*state, &b);
+	unlink(path);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_none(*state, &b);
+	blob_discard(&b);
+}
+
 static void a_directory_somebody_removed_is_made_again(void **state)
 {
 	char path[TEMP_PATH_MAX];
@@ -212,6 +255,7 @@ int main(void)
 		cmocka_unit_test(copies_of_all_sizes),
 		cmocka_unit_test(a_copy_too_large_is_refused),
 		cmocka_unit_test(names_are_read_back),
+		cmocka_unit_test(only_a_regular_file_is_one),
 		cmocka_unit_test(a_directory_somebody_removed_is_made_again),
 	};
 

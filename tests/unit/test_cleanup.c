@@ -509,6 +509,34 @@ static void the_intent_is_durable_before_the_call(void **state)
 	assert_int_equal(e->durable, e->commits);
 }
 
+static void put_off(void *ctx, struct offload *o)
+{
+	*(struct offload **)ctx = o;
+}
+
+/* Its own sync is a worker's: the loop goes on, and the call begins when it is over. */
+static void its_own_sync_is_not_the_loops(void **state)
+{
+	struct bench *b = *state;
+	struct engine *e = &b->world->engine;
+	struct offload *job = NULL;
+
+	e->offloader = (struct offloader){ put_off, &job };
+	add(b->world, &MAIL, "m");
+	cleaner_tick(e);
+	assert_non_null(job);
+	assert_true(e->durable < e->commits);
+	assert_int_equal(b->started, 0);
+	assert_true(cleaner_next_us(e) > 0); /* and nobody spins meanwhile */
+	job->work(job);
+	add(b->world, &MAIL, "later"); /* with a sync that began later and ends first */
+	job->done(job);
+	assert_int_equal(e->durable, e->commits);
+	e->offloader = (struct offloader){ 0 };
+	cleaner_tick(e);
+	assert_int_equal(b->started, 2);
+}
+
 /* Dead letters. */
 
 static int64_t die_mail(struct bench *b, const char *target)
@@ -611,6 +639,7 @@ int main(void)
 		BENCH_TEST(a_slow_one_runs_once),
 		BENCH_TEST(outcomes_are_written_together),
 		BENCH_TEST(the_intent_is_durable_before_the_call),
+		BENCH_TEST(its_own_sync_is_not_the_loops),
 		BENCH_TEST(a_dead_letter_is_retried_with_all_its_attempts),
 		BENCH_TEST(a_dropped_dead_letter_is_gone),
 		BENCH_TEST(a_dead_letter_wanted_again_is_pending),
