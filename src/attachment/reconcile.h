@@ -84,4 +84,8 @@ bool reconcile_lets_mend(const struct engine *e);
  * it has committed. RECONCILE_MEND_MAX at most. */
 int reconcile_mend_rows(struct engine *e, const int64_t *ids, size_t n);
 
+/* Its looking half (reconcile_look.c): one slice, on a worker. */
+void reconcile_look(struct offload *slice);
+void reconcile_close_directory(struct reconcile *x);
+
 #endif
