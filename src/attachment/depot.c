@@ -6,6 +6,7 @@
 
 #include "attachment/attachment.h"
 #include "base/mem.h"
+#include "store/migrate.h"
 
 /* Deleting files */
 
@@ -135,9 +136,11 @@ static int load(struct tx *tx)
 	int r = blob_prepare(e->settings->data_dir, &p);
 	if (r < 0) /* staging will fail and say so; everything else works */
 		log_message(e->log, LOG_ERROR, "attachment.no_directory", "%s", p.message);
+	lapse_ms created_at = 0;
+	r = meta_get(tx->db, META_CREATED_AT, 0, &created_at);
 	/* Above everything an earlier life can have used, row or not; below all of this one. */
-	reconcile_init(&d->reconcile, id_next(&e->ids, tx->now));
-	return LAPSE_OK;
+	reconcile_init(&d->reconcile, id_floor(created_at), id_next(&e->ids, tx->now));
+	return r;
 }
 
 static void tick(struct engine *e)

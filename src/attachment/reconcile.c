@@ -126,6 +126,7 @@ static void log_report(const struct engine *e, const struct reconcile *x)
 	json_put_int(&line, "files_without_row", x->reported);
 	json_put_int(&line, "rows_without_file", x->missing_total);
 	json_put_int(&line, "temporary", x->temporary);
+	json_put_int(&line, "files_of_another_store", x->older);
 	json_put_int(&line, "unreadable", x->unreadable);
 	if (x->unreadable)
 		json_put_text(&line, "first_unreadable", x->unreadable_first);
@@ -157,14 +158,14 @@ static bool is_suspicious(const struct engine *e, struct reconcile *x)
 
 static void finish(struct engine *e, struct reconcile *x)
 {
-	if (x->reported || x->missing_total || x->temporary || x->unreadable)
+	if (x->reported || x->missing_total || x->temporary || x->older || x->unreadable)
 		log_report(e, x);
 	x->phase = RECONCILE_DONE;
 	if (in_grace(e)) { /* once more when it is over */
 		lapse_ms left = guard_grace_end(e->restored_at, 0) - clock_wall(e->clock);
-		int64_t newest = x->newest;
+		int64_t oldest = x->oldest, newest = x->newest;
 		reconcile_done(x);
-		reconcile_init(x, newest);
+		reconcile_init(x, oldest, newest);
 		x->not_before = clock_mono(e->clock) + (left + 1) * 1000;
 	}
 }
@@ -217,9 +218,9 @@ static void slice_ended(struct offload *o)
 	}
 }
 
-void reconcile_init(struct reconcile *x, int64_t newest)
+void reconcile_init(struct reconcile *x, int64_t oldest, int64_t newest)
 {
-	*x = (struct reconcile){ .newest = newest };
+	*x = (struct reconcile){ .oldest = oldest, .newest = newest };
 }
 
 static void mend_some(struct engine *e, struct reconcile *x)

@@ -14,9 +14,11 @@
  * without its file goes, with an event that says why; one that is held is reported and stays. When
  * more than half of the rows, and at least MISSING_MIN, have no file, or not one of the 256
  * directories is there, it is likelier that files/ is not mounted than that they are all gone:
- * nothing is removed, now or by readers, and the log says so. During the grace after a restore
- * nothing is removed either; the check comes again when it is over. What cannot be read is counted
- * and passed by, and what is not a file with a name of ours in its place is left alone.
+ * nothing is removed, now or by readers, and the log says so. Files that are older than the store
+ * itself are of another one, whose database was lost or moved: they are reported and stay. During
+ * the grace after a restore nothing is removed either; the check comes again when it is over. What
+ * cannot be read is counted and passed by, and what is not a file with a name of ours in its place
+ * is left alone.
  */
 #ifndef LAPSE_ATTACHMENT_RECONCILE_H
 #define LAPSE_ATTACHMENT_RECONCILE_H
@@ -48,6 +50,7 @@ struct reconcile {
 	bool has_directories;
 	bool busy;           /* a slice is on a worker */
 	int64_t newest;      /* ids beyond it are not ours to judge */
+	int64_t oldest;      /* nor are those below it: this store did not exist then */
 	lapse_us not_before; /* monotonic */
 
 	/* Of the slice. */
@@ -65,13 +68,14 @@ struct reconcile {
 	bool files_gone;       /* too many of them: nothing is removed in this life */
 	int64_t reported;      /* files without a row */
 	int64_t temporary;     /* files removed that never got their name */
+	int64_t older;         /* files from before this store */
 	int64_t unreadable;    /* directories and files that could not be looked at */
 	char unreadable_first[BLOB_PATH_MAX + 64];
 };
 
 struct engine;
 
-void reconcile_init(struct reconcile *x, int64_t newest);
+void reconcile_init(struct reconcile *x, int64_t oldest, int64_t newest);
 void reconcile_done(struct reconcile *x);
 void reconcile_tick(struct engine *e);
 lapse_us reconcile_next_us(const struct engine *e);

@@ -113,7 +113,7 @@ static bool is_there(const struct reconcile *x, const char *name)
 }
 
 /* 1 = it is an orphan. What is not a file with a name of ours in its place is somebody else's. */
-static int judge_file(const struct reconcile *x, struct db *db, const char *name,
+static int judge_file(struct reconcile *x, struct db *db, const char *name,
 		      char path[BLOB_PATH_MAX])
 {
 	char checksum[BLOB_CHECKSUM_LEN + 1], byte[BLOB_CHECKSUM_LEN / 2 + 1];
@@ -124,6 +124,10 @@ static int judge_file(const struct reconcile *x, struct db *db, const char *name
 	hex_decode(checksum, byte);
 	if ((unsigned char)byte[0] != x->directory)
 		return 0;
+	if (id < x->oldest) {
+		x->older++;
+		return 0;
+	}
 	blob_path(checksum, id, path);
 	int r = is_known(db, checksum, id, path);
 	return r < 0 ? r : r == 0 && is_there(x, name);

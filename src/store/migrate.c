@@ -54,6 +54,8 @@ static int apply(struct db *db, const struct schema_step *step, struct problem *
 		r = db_script(db, step->sql);
 	if (r == LAPSE_OK)
 		r = meta_set(db, "schema_version", step->version);
+	if (r == LAPSE_OK && step == SCHEMA)
+		r = meta_set(db, META_CREATED_AT, now);
 	if (r == LAPSE_OK)
 		r = db_commit(db);
 	if (r < 0) {

@@ -18,6 +18,8 @@ int migrate(struct db *db, struct problem *p);
 int migrate_newest(void);
 int migrate_current(struct db *db, int64_t *ret);
 
+#define META_CREATED_AT "created_at" /* when the store was made; old ones do not know */
+
 /* Whole numbers by name. meta_get gives `fallback` where there is none. */
 int meta_get(struct db *db, const char *key, int64_t fallback, int64_t *ret);
 int meta_set(struct db *db, const char *key, int64_t value);

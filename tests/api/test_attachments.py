@@ -569,7 +569,9 @@ def test_a_file_somebody_cut_is_never_served(daemon, api):
     api.content(staged["checksum"]).fails(404, "not_found")
 
 
-def orphan(daemon, content=b"orphan", identity="0000000000000123"):
+def orphan(daemon, content=b"orphan", made_at=None):
+    """A file without a row, as a crash leaves it; its name tells when it was made."""
+    identity = f"{int((made_at or time.time()) * 1000) << 21:016x}"
     directory = daemon.data_dir / "files" / sha(content)[:2]
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{sha(content)}-{identity}"
@@ -666,6 +668,25 @@ def test_what_is_not_a_file_in_its_place_is_none(daemon, api):
         api.content(staged["checksum"]).fails(404, "not_found", "gone")
         api.stage(b"whole %d" % i)
         assert api.content(staged["checksum"]).body == b"whole %d" % i
+
+
+def test_files_from_before_the_store_are_not_its_own(daemon, api):
+    """The database was lost, or files/ is another daemon's: what is there is reported and stays."""
+    kept = api.stage(b"kept")
+    daemon.stop()
+    lost, elsewhere = orphan(daemon, b"lost"), orphan(daemon, b"elsewhere", made_at=time.time() - 86_400)
+    (daemon.data_dir / "lapse.db").rename(daemon.data_dir / "lapse.db.aside")
+    for suffix in ("-wal", "-shm"):
+        (daemon.data_dir / f"lapse.db{suffix}").unlink(missing_ok=True)
+    daemon.start()
+    (line,) = wait_until(lambda: report(daemon), what="the check is over")
+    assert (line["files_of_another_store"], line["files_without_row"]) == (3, 0)
+    assert lost.exists() and elsewhere.exists() and len(paths(daemon)) == 3
+    daemon.stop()
+    (daemon.data_dir / "lapse.db.aside").rename(daemon.data_dir / "lapse.db")
+    daemon.start()
+    wait_until(lambda: not lost.exists(), what="the leftover of the old database is gone")
+    assert elsewhere.exists() and daemon.client().content(kept["checksum"]).body == b"kept"
 
 
 def test_a_directory_that_cannot_be_read_stops_no_check(daemon, api):

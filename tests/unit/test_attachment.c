@@ -405,6 +405,12 @@ static void put_file(const struct world *w, const char *name)
 	file_write(path, "x");
 }
 
+/* So that files with small ids could be its own. */
+static void make_store_old(struct world *w)
+{
+	side_run(w, "UPDATE meta SET value = 0 WHERE key = 'created_at'");
+}
+
 #define CHECKSUM_TAIL "7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 /* A name of ours in another's directory is none of ours: an intent would delete something else. */
@@ -412,6 +418,7 @@ static void a_file_in_the_wrong_directory_is_left_alone(void **state)
 {
 	struct world *w = *state;
 
+	make_store_old(w);
 	put_file(w, "bb/ba" CHECKSUM_TAIL "-0000000000000007");
 	put_file(w, "bb/README");
 	check(w);
@@ -425,6 +432,7 @@ static void what_only_has_a_name_of_ours_is_left_alone(void **state)
 	struct world *w = *state;
 	char path[2 * TEMP_PATH_MAX];
 
+	make_store_old(w);
 	put_file(w, "ba/README");
 	snprintf(path, sizeof(path), "%s/files/ba/ba" CHECKSUM_TAIL "-0000000000000007", w->dir);
 	mkdir(path, 0700);
@@ -435,6 +443,21 @@ static void what_only_has_a_name_of_ours_is_left_alone(void **state)
 	assert_int_equal(w->engine.depot->orphans_found, 0);
 }
 
+/* Whoever made it, it was not this store, which did not exist then. */
+static void a_file_from_before_the_store_is_left_alone(void **state)
+{
+	struct world *w = *state;
+	char name[128];
+
+	put_file(w, "ba/ba" CHECKSUM_TAIL "-0000000000000007");
+	snprintf(name, sizeof(name), "ba/ba" CHECKSUM_TAIL "-%016llx", (long long)id_floor(NOW));
+	put_file(w, name);
+	check(w);
+	assert_int_equal(count_files(w), 1);
+	assert_int_equal(w->engine.depot->reconcile.older, 1);
+	assert_int_equal(w->engine.depot->orphans_found, 1);
+}
+
 /* One directory that cannot be read is told of; the check goes on with all others. */
 static void what_cannot_be_read_is_passed_by(void **state)
 {
@@ -442,6 +465,7 @@ static void what_cannot_be_read_is_passed_by(void **state)
 	char path[TEMP_PATH_MAX], aside[TEMP_PATH_MAX], checksum[BLOB_CHECKSUM_LEN + 1];
 	int64_t id, orphan;
 
+	make_store_old(w);
 	stage(w, "o", "in the way", false, LAPSE_NEVER, &id);
 	char *text = side_text(w, "SELECT checksum FROM attachments");
 	snprintf(checksum, sizeof(checksum), "%s", text);
@@ -486,6 +510,7 @@ static void what_is_removed_meanwhile_is_no_leftover(void **state)
 	struct world *w = *state;
 	struct reconcile *x;
 
+	make_store_old(w);
 	make_files(w, 500);
 	world_reopen(w);
 	x = &w->engine.depot->reconcile;
@@ -558,6 +583,7 @@ int main(void)
 		T(rows_are_mended_when_the_store_is_back),
 		T(a_file_in_the_wrong_directory_is_left_alone),
 		T(what_only_has_a_name_of_ours_is_left_alone),
+		T(a_file_from_before_the_store_is_left_alone),
 		T(what_cannot_be_read_is_passed_by),
 		T(what_is_removed_meanwhile_is_no_leftover),
 		T(what_is_removed_meanwhile_is_no_loss),
