@@ -124,13 +124,12 @@ static int judge_file(struct reconcile *x, struct db *db, const char *name,
 	hex_decode(checksum, byte);
 	if ((unsigned char)byte[0] != x->directory)
 		return 0;
-	if (id < x->oldest) {
-		x->older++;
-		return 0;
-	}
 	blob_path(checksum, id, path);
 	int r = is_known(db, checksum, id, path);
-	return r < 0 ? r : r == 0 && is_there(x, name);
+	if (r != 0 || !is_there(x, name))
+		return r < 0 ? r : 0;
+	x->older += id < x->oldest;
+	return id >= x->oldest;
 }
 
 /* Some of the directory, under one lock. False = that was its end, or an error. */
