@@ -79,7 +79,7 @@ static void put_credentials(struct buf *b, const char *secret)
 }
 
 void registry_build_create(struct buf *b, const char *local, const char *domain_id,
-			   const char *secret)
+			   const char *secret, const char *mark)
 {
 	jmap_begin(b, JMAP_REGISTRY);
 	jmap_begin_call(b, "x:Account/set");
@@ -90,6 +90,7 @@ void registry_build_create(struct buf *b, const char *local, const char *domain_
 	json_put_text(b, "@type", "User");
 	json_put_text(b, "name", local);
 	json_put_text(b, "domainId", domain_id);
+	json_put_text(b, "description", mark);
 	put_credentials(b, secret);
 	json_put_raw(b, "roles", "{\"@type\":\"User\"}");
 	json_put_raw(b, "permissions", "{\"@type\":\"Inherit\"}");
@@ -131,7 +132,8 @@ int registry_parse_create(const json_t *answer, struct arena *arena, const char 
 
 static void put_account_properties(struct buf *b)
 {
-	json_put_raw(b, "properties", "[\"id\",\"@type\",\"name\",\"emailAddress\"]");
+	json_put_raw(b, "properties",
+		     "[\"id\",\"@type\",\"name\",\"emailAddress\",\"description\"]");
 }
 
 void registry_build_get(struct buf *b, const char *id)
@@ -174,7 +176,21 @@ static bool is_whole(const json_t *query, const json_t *list)
 				       : !total && n < FOUND_MAX);
 }
 
-int registry_parse_found(const json_t *answer, bool is_find, const char *address,
+int account_not_ours(struct problem *p)
+{
+	return problem_set(p, LAPSE_EUPSTREAM, NULL,
+			   "the address has an account that lapse did not make, and which stays: "
+			   "drop the dead letter");
+}
+
+static bool has_mark(const json_t *account, const char *mark)
+{
+	const char *is = json_string_value(json_object_get(account, "description"));
+
+	return !mark || (is && strcmp(is, mark) == 0);
+}
+
+int registry_parse_found(const json_t *answer, bool is_find, const char *address, const char *mark,
 			 struct arena *arena, const char **ret_id, struct problem *p)
 {
 	json_t *query = NULL, *get = NULL, *entry;
@@ -194,10 +210,12 @@ int registry_parse_found(const json_t *answer, bool is_find, const char *address
 		const char *type = json_string_value(json_object_get(entry, "@type"));
 		if (!is || !type || !id || !jmap_id_is_valid(id))
 			return nonsense(p, "an account without id, type or address");
-		if (strcasecmp(is, address) == 0 && strcmp(type, "User") == 0) {
-			*ret_id = arena_strdup(arena, id);
-			return LAPSE_OK;
-		}
+		if (strcasecmp(is, address) != 0 || strcmp(type, "User") != 0)
+			continue;
+		if (!has_mark(entry, mark))
+			return account_not_ours(p);
+		*ret_id = arena_strdup(arena, id);
+		return LAPSE_OK;
 	}
 	if (is_find && !is_whole(query, list))
 		return problem_set(p, LAPSE_EUPSTREAM, NULL,

@@ -526,7 +526,12 @@ static void what_counts_as_deleted(void **state)
 
 #define FOUND(query, list)                                                                         \
 	"[\"x:Account/query\",{" query "},\"q\"],[\"x:Account/get\",{\"list\":" list "},\"g\"]"
-#define OURS "{\"id\":\"b\",\"@type\":\"User\",\"emailAddress\":\"A@x.test\"}"
+#define OURS                                                                                       \
+	"{\"id\":\"b\",\"@type\":\"User\",\"emailAddress\":\"A@x.test\",\"description\":\"lapse "  \
+	"1\"}"
+#define TAKEN                                                                                      \
+	"{\"id\":\"b\",\"@type\":\"User\",\"emailAddress\":\"A@x.test\",\"description\":"          \
+	"\"Alice\"}"
 #define THEIRS "{\"id\":\"c\",\"@type\":\"User\",\"emailAddress\":\"aa@x.test\"}"
 
 static void who_is_found(void **state)
@@ -541,6 +546,7 @@ static void who_is_found(void **state)
 		{ FOUND("\"ids\":[\"c\",\"b\"],\"total\":9", "[" THEIRS "," OURS "]"), LAPSE_OK,
 		  "b" },
 		{ FOUND("\"ids\":[\"c\"],\"total\":1", "[" THEIRS "]"), LAPSE_OK, NULL },
+		{ FOUND("\"ids\":[\"b\"],\"total\":1", "[" TAKEN "]"), LAPSE_EUPSTREAM, NULL },
 		{ FOUND("\"ids\":[]", "[]"), LAPSE_OK, NULL },
 		{ FOUND("\"ids\":[\"c\"],\"total\":2", "[" THEIRS "]"), LAPSE_EUPSTREAM, NULL },
 		{ FOUND("", "[]"), LAPSE_EUPSTREAM, NULL },
@@ -562,8 +568,8 @@ static void who_is_found(void **state)
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		const char *id = NULL;
-		int r = registry_parse_found(answer(d, cases[i].text), true, "a@x.test", &d->arena,
-					     &id, &d->problem);
+		int r = registry_parse_found(answer(d, cases[i].text), true, "a@x.test", "lapse 1",
+					     &d->arena, &id, &d->problem);
 		if (r != cases[i].err || (id == NULL) != (cases[i].id == NULL) ||
 		    (id && strcmp(id, cases[i].id) != 0))
 			fail_msg("%s gave %d %s", cases[i].text, r, id ? id : "nobody");
