@@ -26,10 +26,11 @@ static bool too_deep(const json_t *j, int depth)
 	return false;
 }
 
-static int parse(const char *text, size_t n, json_type type, json_t **ret, struct problem *p)
+static int parse(const char *text, size_t n, json_type type, size_t flags, json_t **ret,
+		 struct problem *p)
 {
 	json_error_t e;
-	json_t *CLEANUP(json_freep) j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+	json_t *CLEANUP(json_freep) j = json_loadb(text, n, JSON_REJECT_DUPLICATES | flags, &e);
 
 	if (!j)
 		return problem_set(p, LAPSE_EINVAL, "body",
@@ -48,12 +49,17 @@ static int parse(const char *text, size_t n, json_type type, json_t **ret, struc
 
 int json_parse_object(const char *text, size_t n, json_t **ret, struct problem *p)
 {
-	return parse(text, n, JSON_OBJECT, ret, p);
+	return parse(text, n, JSON_OBJECT, 0, ret, p);
+}
+
+int json_parse_object_nul(const char *text, size_t n, json_t **ret, struct problem *p)
+{
+	return parse(text, n, JSON_OBJECT, JSON_ALLOW_NUL, ret, p);
 }
 
 int json_parse_array(const char *text, size_t n, json_t **ret, struct problem *p)
 {
-	return parse(text, n, JSON_ARRAY, ret, p);
+	return parse(text, n, JSON_ARRAY, 0, ret, p);
 }
 
 static int wrong(struct problem *p, const struct json_field *f, const char *what)

@@ -394,6 +394,18 @@ def test_mail_through_the_server(rig, server):
     rig.api.get(path + "/messages/M1/..").fails(404, "not_found")
 
 
+def test_a_mail_with_nul_in_it_hides_no_other(rig, server):
+    """Everybody can write to a mailbox, and write NUL: as a header's encoded word, or in a body."""
+    box = rig.create("alice", ttl_ms=LONG_MS)
+    account = server.accounts[box["address"]]
+    account.deliver(subject="news")
+    i = account.deliver(subject="a\0b", preview="\0", textBody=[{"partId": "1", "type": "text/plain"}],
+                        bodyValues={"1": {"value": "one\0two"}})
+    path = f"/v1/mailboxes/{box['id']}/messages"
+    assert sorted(m["subject"] for m in rig.api.get(path).data) == ["a b", "news"]
+    assert rig.api.get(f"{path}/{i}").ok()["body"] == "one two"
+
+
 def test_mail_when_the_server_fails(rig, server):
     alice = rig.create("alice", ttl_ms=LONG_MS)
     path = f"/v1/mailboxes/{alice['id']}"
