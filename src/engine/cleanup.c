@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/id.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/follow.h"
@@ -247,7 +248,13 @@ static struct cleanup *copy_row(const struct db_query *q, const struct cleanup_k
 	return c;
 }
 
-/* One that is under way for longer than TAKE_MS is not started a second time. */
+/* One that is under way for longer than TAKE_MS, or whose outcome waits to be written, is not
+ * started a second time. */
+static bool is_under_way(const struct engine *e, const struct cleaner_kind *k, int64_t id)
+{
+	return is_in(&k->running, id) || is_in(&k->taken, id) || is_in(&e->cleaner.settled, id);
+}
+
 static int take(struct tx *tx, const struct cleaner_kind *k, struct list *taken)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &TAKE);
@@ -258,7 +265,7 @@ static int take(struct tx *tx, const struct cleaner_kind *k, struct list *taken)
 	db_bind_int(&q, 3, tx->now);
 	db_bind_int(&q, 4, k->kind->running_max - k->running_count);
 	while ((r = db_step(&q)) > 0)
-		if (!is_in(&k->running, db_int(&q, 0)) && !is_in(&k->taken, db_int(&q, 0)))
+		if (!is_under_way(tx->engine, k, db_int(&q, 0)))
 			list_append(taken, &copy_row(&q, k->kind)->link);
 	return r;
 }
@@ -478,6 +485,7 @@ void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *wh
 
 	c->err = err;
 	snprintf(c->why, sizeof(c->why), "%s", why);
+	utf8_repair(c->why); /* the cut may have gone through a character */
 	list_remove(&c->link);
 	list_append(&e->cleaner.settled, &c->link);
 	k->running_count--;
