@@ -419,17 +419,24 @@ static int64_t attempts_max(const struct engine *e, const struct cleanup_kind *k
 	return *(const int64_t *)((const char *)e->settings + kind->attempts_max);
 }
 
+static enum cleanup_state state_after(const struct engine *e, const struct cleanup *c)
+{
+	if (c->err == LAPSE_OK)
+		return CLEANUP_DONE;
+	return c->attempts + 1 >= attempts_max(e, c->kind) ? CLEANUP_DEAD : CLEANUP_PENDING;
+}
+
 static int write_outcome(struct tx *tx, const struct cleanup *c)
 {
-	struct cleanup_outcome o = {
-		.owner = c->owner, .target = c->target, .attempts = c->attempts, .why = ""
-	};
+	struct cleanup_outcome o = { .state = state_after(tx->engine, c),
+				     .owner = c->owner,
+				     .target = c->target,
+				     .attempts = c->attempts,
+				     .why = "" };
 
-	if (c->err < 0) {
+	if (o.state != CLEANUP_DONE) {
 		o.attempts++;
 		o.why = c->why;
-		o.state = o.attempts >= attempts_max(tx->engine, c->kind) ? CLEANUP_DEAD
-									  : CLEANUP_PENDING;
 	}
 	int r = o.state == CLEANUP_DONE ? write_done(tx, c) : write_failed(tx, c, &o);
 	if (r == LAPSE_OK)
@@ -439,6 +446,44 @@ static int write_outcome(struct tx *tx, const struct cleanup *c)
 	if (r == LAPSE_OK)
 		follow_settled(tx, c->target, o.state);
 	return r;
+}
+
+static void log_failure(const struct engine *e, const struct cleanup *c, enum cleanup_state state,
+			int64_t count)
+{
+	bool dead = state == CLEANUP_DEAD;
+	struct buf line = { 0 };
+
+	log_open(e->log, &line, dead ? LOG_ERROR : LOG_WARN,
+		 dead ? "cleanup.dead_letter" : "cleanup.failed");
+	json_put_text(&line, "message",
+		      dead ? "what could not be deleted waits for a person: lapse dead-letters"
+			   : "what could not be deleted is tried again");
+	json_put_text(&line, "kind", c->kind->name);
+	json_put_text(&line, "target", c->target);
+	json_put_int(&line, "attempts", c->attempts + 1);
+	json_put_text(&line, "error", c->why);
+	json_put_int(&line, "count", count);
+	log_close(e->log, &line);
+}
+
+/* One line for all that ended alike since the last tick, with the first of them: a server that is
+ * down is one fact. */
+static void log_failures(const struct engine *e, enum cleanup_state state)
+{
+	const struct list *all = &e->cleaner.settled;
+	const struct cleanup *first = NULL;
+	int64_t count = 0;
+
+	for (const struct list *l = all->next; l != all; l = l->next) {
+		const struct cleanup *c = CONTAINER_OF(l, struct cleanup, link);
+		if (state_after(e, c) != state)
+			continue;
+		first = first ? first : c;
+		count++;
+	}
+	if (first)
+		log_failure(e, first, state, count);
 }
 
 /* All outcomes that came since the last tick, in one transaction. When it fails the intents stand
@@ -458,9 +503,13 @@ static void write_settled(struct engine *e)
 		r = tx_commit_lazy(&tx);
 	else
 		tx_rollback(&tx);
-	if (r < 0)
+	if (r < 0) {
 		log_message(e->log, LOG_WARN, "cleanup.settle_failed",
 			    "outcomes could not be written and will come again: %s", err_text(r));
+	} else {
+		log_failures(e, CLEANUP_PENDING);
+		log_failures(e, CLEANUP_DEAD);
+	}
 	free_list(all);
 	lapse_us pause = GATHER_FACTOR * (clock_mono(e->clock) - began);
 	e->cleaner.write_after =
