@@ -52,8 +52,28 @@ int json_parse_object(const char *text, size_t n, json_t **ret, struct problem *
 	return parse(text, n, JSON_OBJECT, 0, ret, p);
 }
 
-int json_parse_object_nul(const char *text, size_t n, json_t **ret, struct problem *p)
+/* Counts what begins a value or separates two, outside of texts. */
+static bool has_too_many(const char *text, size_t n)
 {
+	bool quoted = false;
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (quoted && text[i] == '\\')
+			i++;
+		else if (text[i] == '"')
+			quoted = !quoted;
+		else
+			count += !quoted && (text[i] == ',' || text[i] == '[' || text[i] == '{');
+	}
+	return count > JSON_FOREIGN_VALUES_MAX;
+}
+
+int json_parse_foreign(const char *text, size_t n, json_t **ret, struct problem *p)
+{
+	if (n > JSON_FOREIGN_VALUES_MAX && has_too_many(text, n))
+		return problem_set(p, LAPSE_EINVAL, "body", "body has more than %d values",
+				   JSON_FOREIGN_VALUES_MAX);
 	return parse(text, n, JSON_OBJECT, JSON_ALLOW_NUL, ret, p);
 }
 

@@ -68,7 +68,7 @@ static int nonsense(struct problem *p, const char *what)
 int jmap_parse(const char *text, size_t n, enum jmap_using using, json_t **ret, struct problem *p)
 {
 	json_t *answer = NULL;
-	int r = using == JMAP_MAIL ? json_parse_object_nul(text, n, &answer, p)
+	int r = using == JMAP_MAIL ? json_parse_foreign(text, n, &answer, p)
 				   : json_parse_object(text, n, &answer, p);
 
 	if (r < 0)
