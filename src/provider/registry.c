@@ -146,14 +146,26 @@ void registry_build_get(struct buf *b, const char *id)
 	jmap_end(b);
 }
 
+static void put_condition(struct buf *b, const char *key, const char *is)
+{
+	json_begin(b, '{');
+	json_put_text(b, key, is);
+	json_end(b, '}');
+}
+
+/* Conditions of one key each: of several keys in one the server takes the last. */
 void registry_build_find(struct buf *b, const char *local, const char *domain_id)
 {
 	jmap_begin(b, JMAP_REGISTRY);
 	jmap_begin_call(b, "x:Account/query");
 	json_key(b, "filter");
 	json_begin(b, '{');
-	json_put_text(b, "name", local);
-	json_put_text(b, "domainId", domain_id);
+	json_put_text(b, "operator", "AND");
+	json_key(b, "conditions");
+	json_begin(b, '[');
+	put_condition(b, "name", local);
+	put_condition(b, "domainId", domain_id);
+	json_end(b, ']');
 	json_end(b, '}');
 	json_put_int(b, "limit", FOUND_MAX);
 	json_put_bool(b, "calculateTotal", true);
@@ -165,15 +177,15 @@ void registry_build_find(struct buf *b, const char *local, const char *domain_id
 	jmap_end(b);
 }
 
-/* Whether all that were found are in the list: only then can one be missed. */
+/* Whether all that were found are in the list: only then can one be missed. The server's total is
+ * of what it looked at, so a list as long as the limit tells nothing. */
 static bool is_whole(const json_t *query, const json_t *list)
 {
 	const json_t *ids = json_object_get(query, "ids"), *total = json_object_get(query, "total");
 	const size_t n = json_array_size(ids);
 
-	return json_is_array(ids) && json_array_size(list) >= n &&
-	       (json_is_integer(total) ? json_integer_value(total) <= (json_int_t)n
-				       : !total && n < FOUND_MAX);
+	return json_is_array(ids) && json_array_size(list) >= n && n < FOUND_MAX &&
+	       (!total || (json_is_integer(total) && json_integer_value(total) <= (json_int_t)n));
 }
 
 int account_not_ours(struct problem *p)

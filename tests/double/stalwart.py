@@ -484,11 +484,15 @@ class Stalwart:
                          if self._domain_id(d) in args["ids"]], "notFound": []}
 
     def _x_account_query(self, _, args):
-        f = args["filter"]
-        found = [a.id for a in self.accounts.values() if f["name"] in a.address.split("@")[0]
+        """Of a condition with several keys only the last counts; the total is of what was found up to the limit."""
+        wanted = args["filter"]
+        if wanted.get("operator", "AND") != "AND":
+            raise ValueError("unsupportedFilter")
+        f = dict(list(c.items())[-1] for c in wanted.get("conditions", [wanted]))
+        found = [a.id for a in self.accounts.values() if f.get("name", "") in a.address.split("@")[0]
                  and ("domainId" not in f or self._domain_id(a.address.split("@")[1]) == f["domainId"])]
-        limit = args.get("limit", 500)
-        return {"ids": found[:limit], "position": 0, "total": len(found), "queryState": "0"}
+        found = found[:args.get("limit", 500)]
+        return {"ids": found, "position": 0, "total": len(found), "queryState": "0"}
 
     def _x_account_get(self, _, args):
         found = {a.id: a for a in self.accounts.values()}

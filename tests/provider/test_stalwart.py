@@ -370,6 +370,15 @@ def test_a_group_with_the_address_is_no_mailbox(registry):
     assert A in registry.accounts
 
 
+def test_one_of_many_accounts(registry):
+    for i in range(150):
+        registry.add(f"x{i}@example.test")
+    registry.add(A, description=MARK)
+    with drive(registry) as d:
+        d.ok("delete", A)
+    assert A not in registry.accounts
+
+
 def test_too_many_accounts_of_that_name_is_not_gone(registry):
     for i in range(150):
         registry.add(f"xa{i}@example.test")

@@ -600,6 +600,23 @@ static void what_counts_as_deleted(void **state)
 	"\"Alice\"}"
 #define THEIRS "{\"id\":\"c\",\"@type\":\"User\",\"emailAddress\":\"aa@x.test\"}"
 
+/* A server counts what it was asked for: with as many as the limit there may be more. */
+static void a_full_list_of_accounts_is_not_all_of_them(void **state)
+{
+	struct desk *d = *state;
+	struct buf CLEANUP(buf_done) text = { 0 };
+	const char *id = NULL;
+
+	buf_puts(&text, "[\"x:Account/query\",{\"total\":100,\"ids\":[");
+	put_many(&text, 100, "\"c\"");
+	buf_puts(&text, "]},\"q\"],[\"x:Account/get\",{\"list\":[");
+	put_many(&text, 100, THEIRS);
+	buf_puts(&text, "]},\"g\"]");
+	assert_int_equal(registry_parse_found(answer(d, text.data), true, "a@x.test", NULL,
+					      &d->arena, &id, &d->problem),
+			 LAPSE_EUPSTREAM);
+}
+
 static void who_is_found(void **state)
 {
 	struct desk *d = *state;
@@ -714,6 +731,7 @@ int main(void)
 		TEST(what_principals_answer),
 		TEST(what_counts_as_deleted),
 		TEST(who_is_found),
+		TEST(a_full_list_of_accounts_is_not_all_of_them),
 		TEST(what_counts_as_created),
 		TEST(addresses_split_at_the_last_at),
 	};
