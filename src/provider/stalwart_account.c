@@ -17,10 +17,11 @@ static const char *mark_of(struct job *j)
 	return arena_printf(&j->op->arena, "lapse %s", id);
 }
 
-/* Its making was never answered: whether the account of that name is ours must be asked. */
-static bool is_unconfirmed(const struct job *j)
+/* Its making was never answered, or the id that was does not lead to it: whether the account of
+ * that name is ours must be asked. One of the older generation is known by its name. */
+static bool needs_mark(const struct job *j)
 {
-	return j->op->who.account[0] == '\0';
+	return strncmp(j->op->who.account, REST_PREFIX, strlen(REST_PREFIX)) != 0;
 }
 
 static int unknown_domain(struct job *j)
@@ -220,8 +221,8 @@ static void account_searched(struct job *j)
 	if (!job_parse(j, AS_ADMIN))
 		return;
 	int r = registry_parse_found(j->answer, true, j->op->who.address,
-				     is_unconfirmed(j) ? mark_of(j) : NULL, &j->op->arena,
-				     &j->found, &j->op->problem);
+				     needs_mark(j) ? mark_of(j) : NULL, &j->op->arena, &j->found,
+				     &j->op->problem);
 	if (r < 0)
 		job_end(j, r);
 	else
@@ -281,7 +282,7 @@ static void delete_at_known(struct job *j)
 {
 	if (j->server->generation == GENERATION_REGISTRY)
 		delete_from_registry(j);
-	else if (is_unconfirmed(j))
+	else if (needs_mark(j))
 		ask_principal(j, "GET", rest_looked_up);
 	else
 		ask_principal(j, "DELETE", rest_deleted);
