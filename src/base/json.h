@@ -48,6 +48,12 @@ struct json_field {
 
 /* Parses one JSON document of `n` bytes that must be an object; a fresh reference. */
 int json_parse_object(const char *text, size_t n, json_t **ret, struct problem *p);
+
+/* The same for what a server wrote, which may be long: its texts, but no names, may hold NUL
+ * (json_string_length()), and it may have JSON_FOREIGN_VALUES_MAX values, since each takes some
+ * hundred bytes here however short it is there. */
+#define JSON_FOREIGN_VALUES_MAX 500000
+int json_parse_foreign(const char *text, size_t n, json_t **ret, struct problem *p);
 int json_parse_array(const char *text, size_t n, json_t **ret, struct problem *p); /* an array */
 
 /* Fills the members of `out` that the object has; others keep what the caller put there. What is

@@ -26,10 +26,11 @@ static bool too_deep(const json_t *j, int depth)
 	return false;
 }
 
-static int parse(const char *text, size_t n, json_type type, json_t **ret, struct problem *p)
+static int parse(const char *text, size_t n, json_type type, size_t flags, json_t **ret,
+		 struct problem *p)
 {
 	json_error_t e;
-	json_t *CLEANUP(json_freep) j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+	json_t *CLEANUP(json_freep) j = json_loadb(text, n, JSON_REJECT_DUPLICATES | flags, &e);
 
 	if (!j)
 		return problem_set(p, LAPSE_EINVAL, "body",
@@ -48,12 +49,37 @@ static int parse(const char *text, size_t n, json_type type, json_t **ret, struc
 
 int json_parse_object(const char *text, size_t n, json_t **ret, struct problem *p)
 {
-	return parse(text, n, JSON_OBJECT, ret, p);
+	return parse(text, n, JSON_OBJECT, 0, ret, p);
+}
+
+/* Counts what begins a value or separates two, outside of texts. */
+static bool has_too_many(const char *text, size_t n)
+{
+	bool quoted = false;
+	size_t count = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (quoted && text[i] == '\\')
+			i++;
+		else if (text[i] == '"')
+			quoted = !quoted;
+		else
+			count += !quoted && (text[i] == ',' || text[i] == '[' || text[i] == '{');
+	}
+	return count > JSON_FOREIGN_VALUES_MAX;
+}
+
+int json_parse_foreign(const char *text, size_t n, json_t **ret, struct problem *p)
+{
+	if (n > JSON_FOREIGN_VALUES_MAX && has_too_many(text, n))
+		return problem_set(p, LAPSE_EINVAL, "body", "body has more than %d values",
+				   JSON_FOREIGN_VALUES_MAX);
+	return parse(text, n, JSON_OBJECT, JSON_ALLOW_NUL, ret, p);
 }
 
 int json_parse_array(const char *text, size_t n, json_t **ret, struct problem *p)
 {
-	return parse(text, n, JSON_ARRAY, ret, p);
+	return parse(text, n, JSON_ARRAY, 0, ret, p);
 }
 
 static int wrong(struct problem *p, const struct json_field *f, const char *what)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/id.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/follow.h"
@@ -247,7 +248,13 @@ static struct cleanup *copy_row(const struct db_query *q, const struct cleanup_k
 	return c;
 }
 
-/* One that is under way for longer than TAKE_MS is not started a second time. */
+/* One that is under way for longer than TAKE_MS, or whose outcome waits to be written, is not
+ * started a second time. */
+static bool is_under_way(const struct engine *e, const struct cleaner_kind *k, int64_t id)
+{
+	return is_in(&k->running, id) || is_in(&k->taken, id) || is_in(&e->cleaner.settled, id);
+}
+
 static int take(struct tx *tx, const struct cleaner_kind *k, struct list *taken)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &TAKE);
@@ -258,7 +265,7 @@ static int take(struct tx *tx, const struct cleaner_kind *k, struct list *taken)
 	db_bind_int(&q, 3, tx->now);
 	db_bind_int(&q, 4, k->kind->running_max - k->running_count);
 	while ((r = db_step(&q)) > 0)
-		if (!is_in(&k->running, db_int(&q, 0)) && !is_in(&k->taken, db_int(&q, 0)))
+		if (!is_under_way(tx->engine, k, db_int(&q, 0)))
 			list_append(taken, &copy_row(&q, k->kind)->link);
 	return r;
 }
@@ -412,17 +419,24 @@ static int64_t attempts_max(const struct engine *e, const struct cleanup_kind *k
 	return *(const int64_t *)((const char *)e->settings + kind->attempts_max);
 }
 
+static enum cleanup_state state_after(const struct engine *e, const struct cleanup *c)
+{
+	if (c->err == LAPSE_OK)
+		return CLEANUP_DONE;
+	return c->attempts + 1 >= attempts_max(e, c->kind) ? CLEANUP_DEAD : CLEANUP_PENDING;
+}
+
 static int write_outcome(struct tx *tx, const struct cleanup *c)
 {
-	struct cleanup_outcome o = {
-		.owner = c->owner, .target = c->target, .attempts = c->attempts, .why = ""
-	};
+	struct cleanup_outcome o = { .state = state_after(tx->engine, c),
+				     .owner = c->owner,
+				     .target = c->target,
+				     .attempts = c->attempts,
+				     .why = "" };
 
-	if (c->err < 0) {
+	if (o.state != CLEANUP_DONE) {
 		o.attempts++;
 		o.why = c->why;
-		o.state = o.attempts >= attempts_max(tx->engine, c->kind) ? CLEANUP_DEAD
-									  : CLEANUP_PENDING;
 	}
 	int r = o.state == CLEANUP_DONE ? write_done(tx, c) : write_failed(tx, c, &o);
 	if (r == LAPSE_OK)
@@ -432,6 +446,44 @@ static int write_outcome(struct tx *tx, const struct cleanup *c)
 	if (r == LAPSE_OK)
 		follow_settled(tx, c->target, o.state);
 	return r;
+}
+
+static void log_failure(const struct engine *e, const struct cleanup *c, enum cleanup_state state,
+			int64_t count)
+{
+	bool dead = state == CLEANUP_DEAD;
+	struct buf line = { 0 };
+
+	log_open(e->log, &line, dead ? LOG_ERROR : LOG_WARN,
+		 dead ? "cleanup.dead_letter" : "cleanup.failed");
+	json_put_text(&line, "message",
+		      dead ? "what could not be deleted waits for a person: lapse dead-letters"
+			   : "what could not be deleted is tried again");
+	json_put_text(&line, "kind", c->kind->name);
+	json_put_text(&line, "target", c->target);
+	json_put_int(&line, "attempts", c->attempts + 1);
+	json_put_text(&line, "error", c->why);
+	json_put_int(&line, "count", count);
+	log_close(e->log, &line);
+}
+
+/* One line for all that ended alike since the last tick, with the first of them: a server that is
+ * down is one fact. */
+static void log_failures(const struct engine *e, enum cleanup_state state)
+{
+	const struct list *all = &e->cleaner.settled;
+	const struct cleanup *first = NULL;
+	int64_t count = 0;
+
+	for (const struct list *l = all->next; l != all; l = l->next) {
+		const struct cleanup *c = CONTAINER_OF(l, struct cleanup, link);
+		if (state_after(e, c) != state)
+			continue;
+		first = first ? first : c;
+		count++;
+	}
+	if (first)
+		log_failure(e, first, state, count);
 }
 
 /* All outcomes that came since the last tick, in one transaction. When it fails the intents stand
@@ -451,9 +503,13 @@ static void write_settled(struct engine *e)
 		r = tx_commit_lazy(&tx);
 	else
 		tx_rollback(&tx);
-	if (r < 0)
+	if (r < 0) {
 		log_message(e->log, LOG_WARN, "cleanup.settle_failed",
 			    "outcomes could not be written and will come again: %s", err_text(r));
+	} else {
+		log_failures(e, CLEANUP_PENDING);
+		log_failures(e, CLEANUP_DEAD);
+	}
 	free_list(all);
 	lapse_us pause = GATHER_FACTOR * (clock_mono(e->clock) - began);
 	e->cleaner.write_after =
@@ -478,6 +534,7 @@ void cleanup_settle(struct engine *e, struct cleanup *c, int err, const char *wh
 
 	c->err = err;
 	snprintf(c->why, sizeof(c->why), "%s", why);
+	utf8_repair(c->why); /* the cut may have gone through a character */
 	list_remove(&c->link);
 	list_append(&e->cleaner.settled, &c->link);
 	k->running_count--;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mailbox/api.h"
 
+#include <string.h>
+
 #include "base/address.h"
 #include "mailbox/mailbox.h"
 #include "mailbox/outside.h"
@@ -13,6 +15,18 @@ static void answer(struct call *c, const struct mailbox *m)
 	mailbox_write(&c->reply, m, c->tx->now);
 	if (mailbox_is_live(m->status, m->expires_at, c->tx->now))
 		c->sunset = m->expires_at;
+}
+
+/* Of a number that is no lifetime at all the range is told that the settings allow. */
+static int take_body(struct call *c, const struct json_field *fields, void *out)
+{
+	int64_t none = -1;
+	int r = call_body(c, fields, out);
+
+	if (r < 0 && strcmp(c->problem.field, "ttl_ms") == 0 &&
+	    json_is_integer(json_object_get(c->body, "ttl_ms")))
+		r = mailbox_check_ttl(c->engine->settings, &none, &c->problem);
+	return r;
 }
 
 /* Creating */
@@ -72,7 +86,7 @@ int mailbox_api_create(struct call *c)
 {
 	struct mailbox_wish wish = { 0 };
 	struct mailbox m = { 0 };
-	int r = call_body(c, MAILBOX_CREATE_BODY, &wish);
+	int r = take_body(c, MAILBOX_CREATE_BODY, &wish);
 
 	if (r == LAPSE_OK)
 		r = prepare(c, &wish);
@@ -174,7 +188,7 @@ int mailbox_api_renew(struct call *c)
 {
 	struct renew_body body = { 0 };
 	struct mailbox m;
-	int r = call_body(c, MAILBOX_RENEW_BODY, &body);
+	int r = take_body(c, MAILBOX_RENEW_BODY, &body);
 
 	if (r == LAPSE_OK)
 		r = mailbox_look(c->tx, c->owner, c->params[0], MAILBOX_OPERATE, &c->arena, &m,

@@ -65,11 +65,13 @@ static int nonsense(struct problem *p, const char *what)
 	return problem_set(p, LAPSE_EUPSTREAM, NULL, "the mail server answered nonsense: %s", what);
 }
 
-int jmap_parse(const char *text, size_t n, json_t **ret, struct problem *p)
+int jmap_parse(const char *text, size_t n, enum jmap_using using, json_t **ret, struct problem *p)
 {
 	json_t *answer = NULL;
+	int r = using == JMAP_MAIL ? json_parse_foreign(text, n, &answer, p)
+				   : json_parse_object(text, n, &answer, p);
 
-	if (json_parse_object(text, n, &answer, p) < 0)
+	if (r < 0)
 		return nonsense(p, "no JSON object");
 	if (!json_is_array(json_object_get(answer, "methodResponses"))) {
 		json_decref(answer);

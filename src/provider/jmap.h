@@ -15,6 +15,7 @@
 
 #define JMAP_BODY_MAX_BYTES 262144 /* of one part of a mail; more is cut, and says so */
 #define JMAP_ID_MAX 255
+#define JMAP_TEXT_MAX_BYTES 16777216 /* of all parts: an honest answer has no more */
 
 /* Request bodies: {"using":[…],"methodCalls":[["Name",{…},"id"],…]} */
 enum jmap_using { JMAP_MAIL, JMAP_REGISTRY };
@@ -28,8 +29,9 @@ void jmap_put_reference(struct buf *b, const char *key, const char *of, const ch
 
 /* Answers */
 
-/* A fresh reference to the whole answer, which must have methodResponses. */
-int jmap_parse(const char *text, size_t n, json_t **ret, struct problem *p);
+/* A fresh reference to the whole answer, which must have methodResponses. About mail its texts may
+ * hold NUL, since senders may write it. */
+int jmap_parse(const char *text, size_t n, enum jmap_using using, json_t **ret, struct problem *p);
 
 /* The arguments of the answer with this name and call id, borrowed. A method error in its place is
  * LAPSE_EUPSTREAM; jmap_error_type() tells its type, NULL when there is none. */

@@ -5,6 +5,10 @@
 
 #include "provider/jmap.h"
 
+/* Mails in an answer; a page has fewer. Of more the server was not asked, and finding each would
+ * take time. */
+#define MAILS_MAX 1000
+
 static void put_names(struct buf *b, const char *key, const char *const *names)
 {
 	json_key(b, key);
@@ -75,6 +79,17 @@ void jmap_build_get(struct buf *b, const struct jmap_session *s, const char *id)
 
 /* One mail */
 
+/* A copy that is one text to the end: NUL, which a sender may have written, becomes a blank. */
+static const char *copy_text(const json_t *text, struct arena *arena)
+{
+	const size_t n = json_string_length(text);
+	char *copy = arena_strndup(arena, json_string_value(text), n);
+
+	for (char *c = copy; (c = memchr(c, '\0', n - (size_t)(c - copy)));)
+		*c = ' ';
+	return copy;
+}
+
 /* What has no address (a group's name) is left out. */
 static struct mail_addresses take_addresses(const json_t *list, struct arena *arena)
 {
@@ -84,9 +99,9 @@ static struct mail_addresses take_addresses(const json_t *list, struct arena *ar
 	size_t i;
 
 	json_array_foreach (list, i, entry) {
-		const char *email = json_string_value(json_object_get(entry, "email"));
-		if (email && email[0])
-			items[a.count++] = arena_strdup(arena, email);
+		const json_t *email = json_object_get(entry, "email");
+		if (json_string_length(email) > 0)
+			items[a.count++] = copy_text(email, arena);
 	}
 	a.items = items;
 	return a;
@@ -94,9 +109,9 @@ static struct mail_addresses take_addresses(const json_t *list, struct arena *ar
 
 static const char *take_text(const json_t *email, const char *key, struct arena *arena)
 {
-	const char *text = json_string_value(json_object_get(email, key));
+	const json_t *text = json_object_get(email, key);
 
-	return text ? arena_strdup(arena, text) : "";
+	return json_is_string(text) ? copy_text(text, arena) : "";
 }
 
 static void take_mail(const json_t *email, struct arena *arena, struct mail *m)
@@ -130,14 +145,18 @@ static const char *take_body(const json_t *email, const char *parts, const char 
 		const char *id = json_string_value(json_object_get(part, "partId"));
 		const char *is = json_string_value(json_object_get(part, "type"));
 		const json_t *v = id ? json_object_get(values, id) : NULL;
-		const char *value = json_string_value(json_object_get(v, "value"));
-		if (!is || strcasecmp(is, type) != 0 || !value)
+		const json_t *value = json_object_get(v, "value");
+		if (!is || strcasecmp(is, type) != 0 || !json_is_string(value))
 			continue;
+		found = true;
+		*truncated = *truncated || json_is_true(json_object_get(v, "isTruncated"));
+		if (text.len + json_string_length(value) >= JMAP_TEXT_MAX_BYTES) {
+			*truncated = true;
+			break;
+		}
 		if (text.len > 0 && text.data[text.len - 1] != '\n')
 			buf_putc(&text, '\n');
-		buf_puts(&text, value);
-		*truncated = *truncated || json_is_true(json_object_get(v, "isTruncated"));
-		found = true;
+		buf_puts(&text, copy_text(value, arena));
 	}
 	return found ? arena_strdup(arena, buf_text(&text)) : NULL;
 }
@@ -185,7 +204,7 @@ static bool has_more(const json_t *query, size_t count, int64_t limit)
 	total = json_object_get(query, "total");
 	return json_is_integer(most) && json_integer_value(most) <= limit &&
 	       json_integer_value(most) == (int64_t)count && json_is_integer(total) &&
-	       json_integer_value(json_object_get(query, "position")) + (int64_t)count <
+	       time_add(json_integer_value(json_object_get(query, "position")), (int64_t)count) <
 		       json_integer_value(total);
 }
 
@@ -217,6 +236,9 @@ int jmap_parse_list(const json_t *answer, int64_t limit, struct arena *arena, st
 		return problem_set(p, LAPSE_EUPSTREAM, NULL,
 				   "the mail server answered nonsense: no list of mails");
 	size_t count = json_array_size(ids), shown = count;
+	if (count > MAILS_MAX || json_array_size(list) > MAILS_MAX)
+		return problem_set(p, LAPSE_EUPSTREAM, NULL,
+				   "the mail server listed more mails than it was asked for");
 	if ((int64_t)shown > limit)
 		shown = (size_t)limit;
 	l.mails = arena_alloc(arena, (shown + 1) * sizeof(*l.mails));

@@ -79,7 +79,7 @@ static void put_credentials(struct buf *b, const char *secret)
 }
 
 void registry_build_create(struct buf *b, const char *local, const char *domain_id,
-			   const char *secret)
+			   const char *secret, const char *mark)
 {
 	jmap_begin(b, JMAP_REGISTRY);
 	jmap_begin_call(b, "x:Account/set");
@@ -90,6 +90,7 @@ void registry_build_create(struct buf *b, const char *local, const char *domain_
 	json_put_text(b, "@type", "User");
 	json_put_text(b, "name", local);
 	json_put_text(b, "domainId", domain_id);
+	json_put_text(b, "description", mark);
 	put_credentials(b, secret);
 	json_put_raw(b, "roles", "{\"@type\":\"User\"}");
 	json_put_raw(b, "permissions", "{\"@type\":\"Inherit\"}");
@@ -131,7 +132,8 @@ int registry_parse_create(const json_t *answer, struct arena *arena, const char 
 
 static void put_account_properties(struct buf *b)
 {
-	json_put_raw(b, "properties", "[\"id\",\"@type\",\"name\",\"emailAddress\"]");
+	json_put_raw(b, "properties",
+		     "[\"id\",\"@type\",\"name\",\"emailAddress\",\"description\"]");
 }
 
 void registry_build_get(struct buf *b, const char *id)
@@ -144,14 +146,26 @@ void registry_build_get(struct buf *b, const char *id)
 	jmap_end(b);
 }
 
+static void put_condition(struct buf *b, const char *key, const char *is)
+{
+	json_begin(b, '{');
+	json_put_text(b, key, is);
+	json_end(b, '}');
+}
+
+/* Conditions of one key each: of several keys in one the server takes the last. */
 void registry_build_find(struct buf *b, const char *local, const char *domain_id)
 {
 	jmap_begin(b, JMAP_REGISTRY);
 	jmap_begin_call(b, "x:Account/query");
 	json_key(b, "filter");
 	json_begin(b, '{');
-	json_put_text(b, "name", local);
-	json_put_text(b, "domainId", domain_id);
+	json_put_text(b, "operator", "AND");
+	json_key(b, "conditions");
+	json_begin(b, '[');
+	put_condition(b, "name", local);
+	put_condition(b, "domainId", domain_id);
+	json_end(b, ']');
 	json_end(b, '}');
 	json_put_int(b, "limit", FOUND_MAX);
 	json_put_bool(b, "calculateTotal", true);
@@ -163,18 +177,32 @@ void registry_build_find(struct buf *b, const char *local, const char *domain_id
 	jmap_end(b);
 }
 
-/* Whether all that were found are in the list: only then can one be missed. */
+/* Whether all that were found are in the list: only then can one be missed. The server's total is
+ * of what it looked at, so a list as long as the limit tells nothing. */
 static bool is_whole(const json_t *query, const json_t *list)
 {
 	const json_t *ids = json_object_get(query, "ids"), *total = json_object_get(query, "total");
 	const size_t n = json_array_size(ids);
 
-	return json_is_array(ids) && json_array_size(list) >= n &&
-	       (json_is_integer(total) ? json_integer_value(total) <= (json_int_t)n
-				       : !total && n < FOUND_MAX);
+	return json_is_array(ids) && json_array_size(list) >= n && n < FOUND_MAX &&
+	       (!total || (json_is_integer(total) && json_integer_value(total) <= (json_int_t)n));
 }
 
-int registry_parse_found(const json_t *answer, bool is_find, const char *address,
+int account_not_ours(struct problem *p)
+{
+	return problem_set(p, LAPSE_EUPSTREAM, NULL,
+			   "the address has an account that lapse did not make, and which stays: "
+			   "drop the dead letter");
+}
+
+static bool has_mark(const json_t *account, const char *mark)
+{
+	const char *is = json_string_value(json_object_get(account, "description"));
+
+	return !mark || (is && strcmp(is, mark) == 0);
+}
+
+int registry_parse_found(const json_t *answer, bool is_find, const char *address, const char *mark,
 			 struct arena *arena, const char **ret_id, struct problem *p)
 {
 	json_t *query = NULL, *get = NULL, *entry;
@@ -194,10 +222,12 @@ int registry_parse_found(const json_t *answer, bool is_find, const char *address
 		const char *type = json_string_value(json_object_get(entry, "@type"));
 		if (!is || !type || !id || !jmap_id_is_valid(id))
 			return nonsense(p, "an account without id, type or address");
-		if (strcasecmp(is, address) == 0 && strcmp(type, "User") == 0) {
-			*ret_id = arena_strdup(arena, id);
-			return LAPSE_OK;
-		}
+		if (strcasecmp(is, address) != 0 || strcmp(type, "User") != 0)
+			continue;
+		if (!has_mark(entry, mark))
+			return account_not_ours(p);
+		*ret_id = arena_strdup(arena, id);
+		return LAPSE_OK;
 	}
 	if (is_find && !is_whole(query, list))
 		return problem_set(p, LAPSE_EUPSTREAM, NULL,

@@ -35,11 +35,16 @@ struct rest_answer {
 	const char *error;   /* its name for it; "" where there is none */
 	const char *item;    /* what was not found; "" */
 	const char *account; /* id of what was created; "" */
+	const char *mark;    /* of what was read, see below; "" */
 };
 void rest_judge(int status, const char *text, size_t n, struct arena *arena,
 		struct rest_answer *ret);
 
-void rest_build_create(struct buf *b, const char *name, const char *address, const char *secret);
+/* The mark is an account's description. It tells whose work an account is when its making was never
+ * answered: one with another mark, or none, was there before and is not ours to delete. */
+int account_not_ours(struct problem *p);
+void rest_build_create(struct buf *b, const char *name, const char *address, const char *secret,
+		       const char *mark);
 
 /* /api/principal/ and the name, as it can stand in a URL. */
 void rest_put_path(struct buf *b, const char *name);
@@ -52,7 +57,7 @@ int registry_parse_domain(const json_t *answer, const char *domain, struct arena
 			  const char **ret_id, struct problem *p);
 
 void registry_build_create(struct buf *b, const char *local, const char *domain_id,
-			   const char *secret);
+			   const char *secret, const char *mark);
 /* LAPSE_ECONFLICT: taken. `*ret_definite` tells for errors whether nothing was created. */
 int registry_parse_create(const json_t *answer, struct arena *arena, const char **ret_id,
 			  bool *ret_definite, struct problem *p);
@@ -60,9 +65,9 @@ int registry_parse_create(const json_t *answer, struct arena *arena, const char 
 /* One account by its id, or those of a domain with this name. */
 void registry_build_get(struct buf *b, const char *id);
 void registry_build_find(struct buf *b, const char *local, const char *domain_id);
-/* The id of the account whose address it is; NULL when there certainly is none. For
- * registry_build_get() `is_find` is false. */
-int registry_parse_found(const json_t *answer, bool is_find, const char *address,
+/* The id of the account whose address it is; NULL when there certainly is none. One without the
+ * mark, unless that is NULL, is account_not_ours(). For registry_build_get() `is_find` is false. */
+int registry_parse_found(const json_t *answer, bool is_find, const char *address, const char *mark,
 			 struct arena *arena, const char **ret_id, struct problem *p);
 
 void registry_build_destroy(struct buf *b, const char *id);

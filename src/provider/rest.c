@@ -30,7 +30,8 @@ void rest_put_path(struct buf *b, const char *name)
 	}
 }
 
-void rest_build_create(struct buf *b, const char *name, const char *address, const char *secret)
+void rest_build_create(struct buf *b, const char *name, const char *address, const char *secret,
+		       const char *mark)
 {
 	json_begin(b, '{');
 	json_put_text(b, "type", "individual");
@@ -45,7 +46,7 @@ void rest_build_create(struct buf *b, const char *name, const char *address, con
 	json_end(b, ']');
 	json_put_raw(b, "roles", "[\"user\"]"); /* without it the account cannot log in */
 	json_put_int(b, "quota", 0);
-	json_put_text(b, "description", "");
+	json_put_text(b, "description", mark);
 	json_end(b, '}');
 }
 
@@ -80,7 +81,7 @@ void rest_judge(int status, const char *text, size_t n, struct arena *arena,
 	json_t *CLEANUP(json_freep) body = NULL;
 	struct problem ignored;
 
-	*ret = (struct rest_answer){ .error = "", .item = "", .account = "" };
+	*ret = (struct rest_answer){ .error = "", .item = "", .account = "", .mark = "" };
 	if (status != 200) {
 		ret->verdict = judge_status(status);
 		return;
@@ -91,6 +92,7 @@ void rest_judge(int status, const char *text, size_t n, struct arena *arena,
 	const json_t *data = json_object_get(body, "data");
 	ret->error = text_of(body, "error", arena);
 	ret->item = text_of(body, "item", arena);
+	ret->mark = text_of(data, "description", arena);
 	if (ret->error[0])
 		ret->verdict = judge_error(ret->error);
 	else if (data && !json_object_get(body, "error"))

@@ -153,8 +153,8 @@ bool job_parse(struct job *j, enum job_as as)
 		job_end_status(j, as);
 		return false;
 	}
-	int r = jmap_parse(buf_text(&j->fetch.answer), j->fetch.answer.len, &j->answer,
-			   &j->op->problem);
+	int r = jmap_parse(buf_text(&j->fetch.answer), j->fetch.answer.len,
+			   as == AS_ADMIN ? JMAP_REGISTRY : JMAP_MAIL, &j->answer, &j->op->problem);
 	if (r < 0) {
 		job_end(j, r);
 		return false;

@@ -2,11 +2,27 @@
 /* Creating and deleting accounts, at either generation. */
 #include <string.h>
 
+#include "base/id.h"
 #include "provider/registry.h"
 #include "provider/stalwart_job.h"
 
 #define REST_PREFIX "rest:"
 #define REGISTRY_PREFIX "jmap:"
+
+static const char *mark_of(struct job *j)
+{
+	char id[ID_TEXT_LEN + 1];
+
+	id_format(j->op->who.mailbox, id);
+	return arena_printf(&j->op->arena, "lapse %s", id);
+}
+
+/* Its making was never answered, or the id that was does not lead to it: whether the account of
+ * that name is ours must be asked. One of the older generation is known by its name. */
+static bool needs_mark(const struct job *j)
+{
+	return strncmp(j->op->who.account, REST_PREFIX, strlen(REST_PREFIX)) != 0;
+}
 
 static int unknown_domain(struct job *j)
 {
@@ -93,7 +109,7 @@ static void create_in_registry(struct job *j)
 		return;
 	}
 	j->creating = true;
-	registry_build_create(&j->body, j->local, j->domain_id, j->op->who.secret);
+	registry_build_create(&j->body, j->local, j->domain_id, j->op->who.secret, mark_of(j));
 	job_ask(j, AS_ADMIN, "POST", "/jmap", ANSWER_SMALL_BYTES, registry_created);
 }
 
@@ -103,7 +119,7 @@ static void create_at_known(struct job *j)
 
 	if (j->server->generation == GENERATION_REST) {
 		j->creating = true;
-		rest_build_create(&j->body, who->name, who->address, who->secret);
+		rest_build_create(&j->body, who->name, who->address, who->secret, mark_of(j));
 		job_ask(j, AS_ADMIN, "POST", "/api/principal", ANSWER_SMALL_BYTES, rest_created);
 	} else if (j->domain_asked) {
 		create_in_registry(j);
@@ -132,12 +148,9 @@ static void gone_if_rest(struct job *j)
 		delete_at_known(j);
 }
 
-static void rest_deleted(struct job *j)
+static void end_removal(struct job *j, const struct rest_answer *a)
 {
-	struct rest_answer a;
-
-	judge(j, &a);
-	switch (a.verdict) {
+	switch (a->verdict) {
 	case REST_DONE:
 	case REST_NOT_FOUND:
 		job_end(j, LAPSE_OK);
@@ -153,9 +166,38 @@ static void rest_deleted(struct job *j)
 	case REST_BUSY:
 	case REST_ERROR:
 	case REST_BROKEN:
-		end_rest(j, &a);
+		end_rest(j, a);
 		break;
 	}
+}
+
+static void rest_deleted(struct job *j)
+{
+	struct rest_answer a;
+
+	judge(j, &a);
+	end_removal(j, &a);
+}
+
+static void ask_principal(struct job *j, const char *method, job_step *next)
+{
+	struct buf CLEANUP(buf_done) path = { 0 };
+
+	rest_put_path(&path, j->op->who.name);
+	job_ask(j, AS_ADMIN, method, buf_text(&path), ANSWER_SMALL_BYTES, next);
+}
+
+static void rest_looked_up(struct job *j)
+{
+	struct rest_answer a;
+
+	judge(j, &a);
+	if (a.verdict != REST_DONE)
+		end_removal(j, &a);
+	else if (strcmp(a.mark, mark_of(j)) == 0)
+		ask_principal(j, "DELETE", rest_deleted);
+	else
+		job_end(j, account_not_ours(&j->op->problem));
 }
 
 static void registry_deleted(struct job *j)
@@ -178,7 +220,8 @@ static void account_searched(struct job *j)
 {
 	if (!job_parse(j, AS_ADMIN))
 		return;
-	int r = registry_parse_found(j->answer, true, j->op->who.address, &j->op->arena, &j->found,
+	int r = registry_parse_found(j->answer, true, j->op->who.address,
+				     needs_mark(j) ? mark_of(j) : NULL, &j->op->arena, &j->found,
 				     &j->op->problem);
 	if (r < 0)
 		job_end(j, r);
@@ -212,8 +255,8 @@ static void account_looked_up(struct job *j)
 {
 	if (!job_parse(j, AS_ADMIN))
 		return;
-	int r = registry_parse_found(j->answer, false, j->op->who.address, &j->op->arena, &j->found,
-				     &j->op->problem);
+	int r = registry_parse_found(j->answer, false, j->op->who.address, NULL, &j->op->arena,
+				     &j->found, &j->op->problem);
 	if (r < 0)
 		job_end(j, r);
 	else if (j->found)
@@ -237,14 +280,12 @@ static void delete_from_registry(struct job *j)
 
 static void delete_at_known(struct job *j)
 {
-	struct buf CLEANUP(buf_done) path = { 0 };
-
-	if (j->server->generation == GENERATION_REGISTRY) {
+	if (j->server->generation == GENERATION_REGISTRY)
 		delete_from_registry(j);
-		return;
-	}
-	rest_put_path(&path, j->op->who.name);
-	job_ask(j, AS_ADMIN, "DELETE", buf_text(&path), ANSWER_SMALL_BYTES, rest_deleted);
+	else if (needs_mark(j))
+		ask_principal(j, "GET", rest_looked_up);
+	else
+		ask_principal(j, "DELETE", rest_deleted);
 }
 
 void job_delete(struct job *j)

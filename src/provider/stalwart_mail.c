@@ -183,7 +183,8 @@ static void delivery_answered(struct job *j)
 	struct problem ignored;
 
 	if (j->fetch.status == 200)
-		jmap_parse(buf_text(&j->fetch.answer), j->fetch.answer.len, &answer, &ignored);
+		jmap_parse(buf_text(&j->fetch.answer), j->fetch.answer.len, JMAP_MAIL, &answer,
+			   &ignored);
 	int r = answer ? jmap_parse_delivery(answer, &j->sent, &j->op->problem) : LAPSE_OK;
 	if (r < 0)
 		end_unsent(j, r);

@@ -205,6 +205,40 @@ def test_an_address_that_the_server_has_already(rig, server):
     assert rig.daemon.rows("SELECT * FROM cleanups") == []  # it is not ours to delete
 
 
+def not_deleted(rig, server, address):
+    """All attempts end in a dead letter that says why, and letting it go leaves the account alone."""
+    wait_until(lambda: rig.events("cleanup_failed"), what="the first attempt", timeout_s=20)
+    assert rig.sweep()["failed"] == 1 and rig.sweep()["dead_letters"] == 1
+    (letter,) = rig.api.get("/v1/dead-letters").data
+    assert "did not make" in letter["error"]
+    rig.api.delete(f"/v1/dead-letters/{letter['id']}").ok()
+    assert list(server.accounts) == [address] and rig.daemon.rows("SELECT * FROM mailboxes") == []
+    rig.api.post("/v1/mailboxes", {"username": "alice"}).fails(409, "conflict")
+
+
+def test_an_account_that_lapse_did_not_make_is_never_deleted(rig, server):
+    """Nobody knows what became of the creation, but the account that is there was there before."""
+    address = f"alice@{DOMAIN}"
+    server.add(address)
+    server.fault(CREATION[server.generation], "hang")
+    rig.api.post("/v1/mailboxes", {"username": "alice"}).fails(502, "upstream_error")
+    not_deleted(rig, server, address)
+
+
+def test_nor_by_the_next_start(rig, server):
+    address = f"alice@{DOMAIN}"
+    server.add(address)
+    server.fault(CREATION[server.generation], "hang")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        first = pool.submit(rig.daemon.client().post, "/v1/mailboxes", {"username": "alice"})
+        wait_until(lambda: server.seen(CREATION[server.generation]), what="the question")
+        rig.daemon.stop()
+        assert first.result().status in (502, 503)
+    rig.daemon.start()
+    rig.api = rig.daemon.client()
+    not_deleted(rig, server, address)
+
+
 def test_a_domain_the_server_does_not_serve(rig, server):
     rig.api.post("/v1/mailboxes", {"domain": "unknown.test"}).fails(400, "invalid_request", "domain")
     no_trace(rig, server)
@@ -358,6 +392,18 @@ def test_mail_through_the_server(rig, server):
     assert set(whole) == set(item) | {"body", "html", "truncated"}
     rig.api.get(path + "/messages/nonsense").fails(404, "not_found")
     rig.api.get(path + "/messages/M1/..").fails(404, "not_found")
+
+
+def test_a_mail_with_nul_in_it_hides_no_other(rig, server):
+    """Everybody can write to a mailbox, and write NUL: as a header's encoded word, or in a body."""
+    box = rig.create("alice", ttl_ms=LONG_MS)
+    account = server.accounts[box["address"]]
+    account.deliver(subject="news")
+    i = account.deliver(subject="a\0b", preview="\0", textBody=[{"partId": "1", "type": "text/plain"}],
+                        bodyValues={"1": {"value": "one\0two"}})
+    path = f"/v1/mailboxes/{box['id']}/messages"
+    assert sorted(m["subject"] for m in rig.api.get(path).data) == ["a b", "news"]
+    assert rig.api.get(f"{path}/{i}").ok()["body"] == "one two"
 
 
 def test_mail_when_the_server_fails(rig, server):

@@ -11,7 +11,7 @@ import urllib.parse
 
 import pytest
 
-from harness import Clock
+from harness import Clock, wait_until
 from mailrig import DELETION, DOMAIN, GENERATIONS, Rig, TTL_MS, stalwart
 
 DAY_MS = 86_400_000
@@ -58,6 +58,13 @@ FAILURES = {
     "fail_net": ("expired", 1, 1),
     "already_404": ("expired", 0, 0),
 }
+
+
+def logged(rig, event, count):
+    def lines():
+        return [line for line in rig.daemon.log_lines() if line["event"] == event]
+    wait_until(lambda: len(lines()) == count, what=f"{count} lines of {event}")
+    return lines()
 
 
 @pytest.mark.parametrize("outcome", FAILURES)
@@ -113,6 +120,9 @@ def test_expire_mailbox_when_stalwart_returns_502(rig):
     row = rig.settled(box, 1, 1)
     assert row["status"] == "expired"
     assert rig.get(box)["cleanup"] == {"state": "pending", "attempts": 1}
+    (line,) = logged(rig, "cleanup.failed", 1)  # "log the error but still mark status = 'expired'"
+    assert (line["level"], line["target"], line["attempts"], line["count"]) == ("warn", box["id"], 1, 1)
+    assert "502" in line["error"]
 
 
 def test_expire_mailbox_on_already_expired_row_is_a_no_op(rig):
@@ -159,6 +169,9 @@ def test_run_expiry_sweep_with_failed_cleanup_at_max_retries(rig):
     assert rig.sweep()["retried"] == 0 and rig.deletions() == 3  # stop retrying
     (letter,) = rig.api.get("/v1/dead-letters").data
     assert (letter["kind"], letter["target"]) == ("mailbox", box["id"])
+    (line,) = logged(rig, "cleanup.dead_letter", 1)
+    assert (line["level"], line["target"], line["attempts"]) == ("error", box["id"], 3)
+    logged(rig, "cleanup.failed", 2)
 
 
 def test_run_expiry_sweep_with_no_expired_mailboxes(rig):

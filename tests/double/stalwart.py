@@ -44,6 +44,7 @@ class Account:
     address: str
     secret: str
     kind: str = "User"
+    description: str | None = None
     mails: dict = dataclasses.field(default_factory=dict)
     submissions: dict = dataclasses.field(default_factory=dict)
     made: int = 0
@@ -204,9 +205,9 @@ class Stalwart:
     def seen(self, where):
         return sum(request.matches(where) for request in self.log)
 
-    def add(self, address, secret="p4ssw0rd-p4ssw0rd", kind="User"):
+    def add(self, address, secret="p4ssw0rd-p4ssw0rd", kind="User", description=None):
         number = next(self.numbers)
-        self.accounts[address] = Account(f"u{number}", number, address, address, secret, kind)
+        self.accounts[address] = Account(f"u{number}", number, address, address, secret, kind, description)
         return self.accounts[address]
 
     # HTTP -------------------------------------------------------------------------------------------
@@ -394,7 +395,8 @@ class Stalwart:
         if request.method == "DELETE":
             del self.accounts[account.address]
             return Answer(200, {"data": None})
-        return Answer(200, {"data": {"id": account.number, "name": account.name, "emails": [account.address]}})
+        return Answer(200, {"data": {"id": account.number, "type": "individual", "name": account.name,
+                                     "emails": [account.address], "description": account.description}})
 
     def _create_principal(self, wanted):
         if wanted["type"] == "domain":
@@ -407,7 +409,7 @@ class Stalwart:
                 return Answer(200, {"error": "notFound", "item": address.rpartition("@")[2]})
             if address in self.accounts:
                 return Answer(200, {"error": "fieldAlreadyExists", "field": "emails", "value": address})
-        account = self.add(wanted["emails"][0], wanted["secrets"][0])
+        account = self.add(wanted["emails"][0], wanted["secrets"][0], description=wanted["description"])
         account.name = wanted["name"]
         if wanted["roles"] != ["user"]:
             account.secret = None                      # may not authenticate
@@ -482,16 +484,21 @@ class Stalwart:
                          if self._domain_id(d) in args["ids"]], "notFound": []}
 
     def _x_account_query(self, _, args):
-        f = args["filter"]
-        found = [a.id for a in self.accounts.values() if f["name"] in a.address.split("@")[0]
+        """Of a condition with several keys only the last counts; the total is of what was found up to the limit."""
+        wanted = args["filter"]
+        if wanted.get("operator", "AND") != "AND":
+            raise ValueError("unsupportedFilter")
+        f = dict(list(c.items())[-1] for c in wanted.get("conditions", [wanted]))
+        found = [a.id for a in self.accounts.values() if f.get("name", "") in a.address.split("@")[0]
                  and ("domainId" not in f or self._domain_id(a.address.split("@")[1]) == f["domainId"])]
-        limit = args.get("limit", 500)
-        return {"ids": found[:limit], "position": 0, "total": len(found), "queryState": "0"}
+        found = found[:args.get("limit", 500)]
+        return {"ids": found, "position": 0, "total": len(found), "queryState": "0"}
 
     def _x_account_get(self, _, args):
         found = {a.id: a for a in self.accounts.values()}
         return {"list": [{"id": i, "@type": found[i].kind, "name": found[i].address.split("@")[0],
-                          "emailAddress": found[i].address} for i in args["ids"] if i in found],
+                          "emailAddress": found[i].address, "description": found[i].description}
+                         for i in args["ids"] if i in found],
                 "notFound": [i for i in args["ids"] if i not in found]}
 
     def _x_account_set(self, _, args):
@@ -504,7 +511,7 @@ class Stalwart:
             elif not domain or not 8 <= len(secret) <= 128:
                 out["notCreated"][key] = {"type": "invalidProperties", "description": f"{secret} is weak"}
             else:
-                out["created"][key] = {"id": self.add(address, secret).id}
+                out["created"][key] = {"id": self.add(address, secret, description=wanted.get("description")).id}
         for i in args.get("destroy") or []:
             account = next((a for a in self.accounts.values() if a.id == i), None)
             if account:

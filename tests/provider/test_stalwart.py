@@ -11,6 +11,7 @@ from driver import Driver
 from stalwart import ADMIN, API_KEY, Stalwart
 
 A, B, SECRET = "a@example.test", "b@example.test", "0123456789abcdef0123456789abcdef"
+MARK = "lapse 0000000000000001"  # what lapse writes into the accounts of drive.c's mailbox
 GENERATIONS = ("rest", "registry")
 CREATE = {"rest": "POST /api/principal", "registry": "x:Account/set"}
 DELETE = {"rest": "DELETE /api/principal", "registry": "x:Account/set"}
@@ -92,7 +93,7 @@ def test_deleting_what_is_gone_is_fine(server):
 def test_names_are_escaped(rest):
     odd = "a b/c?d%e#f+g'é@example.test"
     with drive(rest) as d:
-        rest.add(odd)
+        rest.add(odd, description=MARK)
         rest.add(A)
         d.ok("delete", odd)
     assert list(rest.accounts) == [A]
@@ -158,16 +159,17 @@ def test_create_fails(server, failure):
 def test_delete_fails(server, failure):
     kind, options, _ = FAILURES[failure]
     account = server.add(A)
+    known = f"rest:{account.number}" if server.generation == "rest" else f"jmap:{account.id}"
     server.fault(DELETE[server.generation], kind, **options)
     with drive(server, timeout_ms=400) as d:
-        answer = d("delete", A, account=f"jmap:{account.id}")
+        answer = d("delete", A, account=known)
         if server.generation == "rest" and kind.endswith(("reset", "close")) and answer["err"] == "OK":
             # a DELETE on a kept connection that broke may be sent again, which is harmless
             assert A not in server.accounts and server.seen(DELETE["rest"]) == 2
             return
         assert answer["err"] == "EUPSTREAM" and answer["message"], answer
         assert not answer["unknown"]
-        d.ok("delete", A, account=f"jmap:{account.id}")
+        d.ok("delete", A, account=known)
         assert A not in server.accounts
 
 
@@ -176,7 +178,7 @@ def test_delete_fails(server, failure):
 def test_delete_fails_while_looking(registry, failure, where):
     """Whatever the look-up answers, an account that lives is never taken for gone."""
     kind, options, _ = FAILURES[failure]
-    account = registry.add(A)
+    account = registry.add(A, description=MARK)
     known = f"jmap:{account.id}" if where == "x:Account/get" else ""
     registry.fault(where, kind, **options)
     with drive(registry, timeout_ms=400) as d:
@@ -195,8 +197,8 @@ def test_answers_with_one_thing_wrong(server, op):
             server.clear()
             server.add(B, SECRET)
             if op != "create":
-                server.add(A, SECRET).deliver(subject="x", textBody=[part("1", "text/plain")],
-                                              bodyValues={"1": {"value": "text"}})
+                server.add(A, SECRET, description=MARK).deliver(
+                    subject="x", textBody=[part("1", "text/plain")], bodyValues={"1": {"value": "text"}})
             server.fault("/", "mutate", skip=seed % 5, seed=seed)
             known = f"jmap:{server.accounts[A].id}" if op == "delete" and seed % 2 else ""
             answer = d(op, **as_a(account=known, to=[B], text="x", id="M1"))
@@ -215,7 +217,7 @@ def test_errors_that_come_as_200(rest, error):
         rest.fault(CREATE["rest"], "status", body=body)
         made = d("create", A, secret=SECRET)
         assert (made["err"], made["unknown"]) == ("EUPSTREAM", False) and error in made["message"]
-        rest.add(A)
+        rest.add(A, description=MARK)
         rest.fault(DELETE["rest"], "status", body=body)
         assert d("delete", A)["err"] == "EUPSTREAM"
 
@@ -264,13 +266,13 @@ def test_a_404_of_a_server_with_principals_is_gone(rest):
     with drive(rest) as d:
         for body, content_type in ((b"", "text/plain"), (b'{"status":404}', "application/problem+json")):
             rest.fault(DELETE["rest"], "status", status=404, body=body, content_type=content_type)
-            d.ok("delete", A)
+            d.ok("delete", A, account="rest:50")
     assert rest.seen("GET /api/principal?") == 2, "once at the first use, once to be sure about the second 404"
 
 
 def test_a_404_of_anything_else_is_not(rest):
     """Wrong port, wrong path, a proxy that lost its server: everything is 404, and nothing is gone."""
-    rest.add(A)
+    rest.add(A, description=MARK)
     rest.fault("/", "status", status=404, times=None)
     with drive(rest) as d:
         for _ in range(3):
@@ -340,13 +342,38 @@ def test_a_server_set_up_anew(registry):
     assert list(registry.accounts) == [B] and registry.seen("x:Account/set") == 0
 
 
+def test_an_address_that_was_made_again_by_somebody_else(registry):
+    """Our account is gone, by its id; the one with its address now has another."""
+    gone, theirs = registry.add(A, description=MARK), registry.add(A, description="Alice")
+    with drive(registry) as d:
+        answer = d("delete", A, account=f"jmap:{gone.id}")
+        assert answer["err"] == "EUPSTREAM" and "did not make" in answer["message"]
+        assert registry.accounts == {A: theirs}
+        theirs.description = MARK  # the server was set up anew from its data: ids have changed
+        d.ok("delete", A, account=f"jmap:{gone.id}")
+    assert registry.accounts == {}
+
+
 def test_only_the_account_itself_is_deleted(registry):
     registry.domains.append("other.test")
     for address in ("aa@example.test", "a@other.test", "ba@example.test", A):
-        registry.add(address)
+        registry.add(address, description=MARK)
     with drive(registry) as d:
         d.ok("delete", A)
     assert A not in registry.accounts and len(registry.accounts) == 3
+
+
+@pytest.mark.parametrize("description", (None, "", "Alice", "lapse 0000000000000002"))
+def test_an_account_of_somebody_else(server, description):
+    """The making of ours was never answered: what has the address now may have had it before."""
+    server.add(A, description=description)
+    with drive(server) as d:
+        answer = d("delete", A)
+        assert answer["err"] == "EUPSTREAM" and "did not make" in answer["message"]
+        assert A in server.accounts
+        server.accounts[A].description = MARK
+        d.ok("delete", A)
+    assert A not in server.accounts
 
 
 def test_a_group_with_the_address_is_no_mailbox(registry):
@@ -354,6 +381,15 @@ def test_a_group_with_the_address_is_no_mailbox(registry):
     with drive(registry) as d:
         d.ok("delete", A)
     assert A in registry.accounts
+
+
+def test_one_of_many_accounts(registry):
+    for i in range(150):
+        registry.add(f"x{i}@example.test")
+    registry.add(A, description=MARK)
+    with drive(registry) as d:
+        d.ok("delete", A)
+    assert A not in registry.accounts
 
 
 def test_too_many_accounts_of_that_name_is_not_gone(registry):
@@ -399,7 +435,7 @@ def test_the_time_is_for_all_questions_together(server):
 
 def test_connections_are_few_and_kept(server):
     for i in range(40):
-        server.add(f"m{i}@example.test")
+        server.add(f"m{i}@example.test", description=MARK)
     server.delay_ms = 5
     with drive(server, LAPSE_STALWART_CONNECTIONS_MAX="3") as d:
         started = [d.start("delete", f"m{i}@example.test") for i in range(40)]

@@ -469,6 +469,41 @@ static void a_slow_one_runs_once(void **state)
 	assert_int_equal(rows(b, "1"), 0);
 }
 
+/* Its outcome waits to be written when it would be taken again: a second deletion could meet what
+ * has the name by then. */
+static void one_whose_outcome_is_not_written_runs_once(void **state)
+{
+	struct bench *b = *state;
+	struct engine *e = &b->world->engine;
+
+	add(b->world, &MAIL, "slow");
+	cleaner_tick(e);
+	fake_clock_advance(&b->world->time, 61000);
+	cleanup_settle(e, b->runs[b->settled++], LAPSE_OK, "");
+	e->crowded = true;
+	e->cleaner.write_after = clock_mono(e->clock) + 50000;
+	cleaner_tick(e);
+	assert_int_equal(b->started, 1);
+	e->crowded = false;
+	cleaner_tick(e);
+	assert_int_equal(rows(b, "1"), 0);
+	assert_int_equal(b->started, 1);
+}
+
+/* A reason is cut between two characters: it goes into events and answers, which are UTF-8. */
+static void a_long_reason_stays_text(void **state)
+{
+	struct bench *b = *state;
+	char why[256] = "";
+
+	for (size_t i = 0; i < sizeof(why) - 3; i += 2)
+		memcpy(why + i, "\u00e9", 2);
+	add(b->world, &MAIL, "long");
+	cleaner_tick(&b->world->engine);
+	settle_next(b, LAPSE_EIO, why);
+	assert_int_equal(rows(b, "hex(error) LIKE '%C3A93F'"), 1);
+}
+
 /* Outcomes that come together are one transaction; one that cannot be written takes none along
  * for good. */
 static void outcomes_are_written_together(void **state)
@@ -637,6 +672,8 @@ int main(void)
 		BENCH_TEST(the_room_hears_of_every_outcome),
 		BENCH_TEST(what_sweeps_retry_waits_for_one),
 		BENCH_TEST(a_slow_one_runs_once),
+		BENCH_TEST(one_whose_outcome_is_not_written_runs_once),
+		BENCH_TEST(a_long_reason_stays_text),
 		BENCH_TEST(outcomes_are_written_together),
 		BENCH_TEST(the_intent_is_durable_before_the_call),
 		BENCH_TEST(its_own_sync_is_not_the_loops),

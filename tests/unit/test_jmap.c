@@ -39,7 +39,8 @@ static const json_t *answer(struct desk *d, const char *responses)
 	json_decref(d->json);
 	d->json = NULL;
 	char *text = arena_printf(&d->arena, "{\"methodResponses\":[%s]}", responses);
-	assert_int_equal(jmap_parse(text, strlen(text), &d->json, &d->problem), LAPSE_OK);
+	assert_int_equal(jmap_parse(text, strlen(text), JMAP_MAIL, &d->json, &d->problem),
+			 LAPSE_OK);
 	return d->json;
 }
 
@@ -233,6 +234,9 @@ static void a_page_and_its_cursor(void **state)
 		{ "\"ids\":[\"a\"],\"limit\":1,\"position\":2,\"total\":3", 1, NULL },
 		{ "\"ids\":[\"a\"],\"limit\":1", 1, NULL },
 		{ "\"ids\":[\"a\"],\"limit\":3,\"position\":0,\"total\":3", 1, NULL },
+		/* one that cannot count */
+		{ "\"ids\":[\"a\"],\"limit\":1,\"position\":9223372036854775807,\"total\":3", 1,
+		  NULL },
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -277,6 +281,68 @@ static void lists_that_make_no_sense(void **state)
 		if (jmap_parse_list(answer(d, cases[i].text), 2, &d->arena, &l, &d->problem) !=
 		    cases[i].err)
 			fail_msg("%s", cases[i].text);
+}
+
+static void put_many(struct buf *b, size_t n, const char *what)
+{
+	for (size_t i = 0; i < n; i++) {
+		buf_puts(b, i > 0 ? "," : "");
+		buf_puts(b, what);
+	}
+}
+
+/* Comparing all with all would take hours. */
+static void a_list_that_is_far_too_long(void **state)
+{
+	struct desk *d = *state;
+	struct buf CLEANUP(buf_done) text = { 0 };
+	struct jmap_list l;
+
+	buf_puts(&text, "[\"Email/query\",{\"ids\":[");
+	put_many(&text, 100000, "\"a\"");
+	buf_puts(&text, "]},\"q\"],[\"Email/get\",{\"list\":[");
+	put_many(&text, 100000, "{\"id\":\"b\"}");
+	buf_puts(&text, "]},\"g\"]");
+	assert_int_equal(jmap_parse_list(answer(d, text.data), 100, &d->arena, &l, &d->problem),
+			 LAPSE_EUPSTREAM);
+}
+
+/* A few bytes of answer must not become gigabytes here. */
+static void a_part_that_is_named_again_and_again(void **state)
+{
+	struct desk *d = *state;
+	struct buf CLEANUP(buf_done) text = { 0 };
+	struct mail *m;
+
+	buf_puts(&text,
+		 "[\"Email/get\",{\"list\":[{\"id\":\"M\",\"bodyValues\":{\"1\":{\"value\":\"");
+	for (int i = 0; i < 100000; i++)
+		buf_putc(&text, 'x');
+	buf_puts(&text, "\"}},\"textBody\":[");
+	put_many(&text, 5000, "{\"partId\":\"1\",\"type\":\"text/plain\"}");
+	buf_puts(&text, "]}]},\"g\"]");
+	assert_int_equal(jmap_parse_get(answer(d, text.data), &d->arena, &m, &d->problem),
+			 LAPSE_OK);
+	assert_true(strlen(m->text) > 1000000 && strlen(m->text) <= JMAP_TEXT_MAX_BYTES);
+	assert_true(m->truncated);
+}
+
+/* A sender can put NUL into a mail, and the server passes it on. */
+static void a_mail_with_nul_in_it(void **state)
+{
+	struct desk *d = *state;
+	struct mail *m;
+	const json_t *json =
+		answer(d, "[\"Email/get\",{\"list\":[{\"id\":\"M\",\"subject\":\"a\\u0000b\","
+			  "\"preview\":\"\\u0000\",\"from\":[{\"email\":\"x\\u0000@y\"}],"
+			  "\"textBody\":[{\"partId\":\"1\",\"type\":\"text/plain\"}],"
+			  "\"bodyValues\":{\"1\":{\"value\":\"one\\u0000two\"}}}]},\"g\"]");
+
+	assert_int_equal(jmap_parse_get(json, &d->arena, &m, &d->problem), LAPSE_OK);
+	assert_string_equal(m->subject, "a b");
+	assert_string_equal(m->preview, " ");
+	assert_string_equal(m->from, "x @y");
+	assert_string_equal(m->text, "one two");
 }
 
 static void a_list_is_asked_for(void **state)
@@ -526,8 +592,30 @@ static void what_counts_as_deleted(void **state)
 
 #define FOUND(query, list)                                                                         \
 	"[\"x:Account/query\",{" query "},\"q\"],[\"x:Account/get\",{\"list\":" list "},\"g\"]"
-#define OURS "{\"id\":\"b\",\"@type\":\"User\",\"emailAddress\":\"A@x.test\"}"
+#define OURS                                                                                       \
+	"{\"id\":\"b\",\"@type\":\"User\",\"emailAddress\":\"A@x.test\",\"description\":\"lapse "  \
+	"1\"}"
+#define TAKEN                                                                                      \
+	"{\"id\":\"b\",\"@type\":\"User\",\"emailAddress\":\"A@x.test\",\"description\":"          \
+	"\"Alice\"}"
 #define THEIRS "{\"id\":\"c\",\"@type\":\"User\",\"emailAddress\":\"aa@x.test\"}"
+
+/* A server counts what it was asked for: with as many as the limit there may be more. */
+static void a_full_list_of_accounts_is_not_all_of_them(void **state)
+{
+	struct desk *d = *state;
+	struct buf CLEANUP(buf_done) text = { 0 };
+	const char *id = NULL;
+
+	buf_puts(&text, "[\"x:Account/query\",{\"total\":100,\"ids\":[");
+	put_many(&text, 100, "\"c\"");
+	buf_puts(&text, "]},\"q\"],[\"x:Account/get\",{\"list\":[");
+	put_many(&text, 100, THEIRS);
+	buf_puts(&text, "]},\"g\"]");
+	assert_int_equal(registry_parse_found(answer(d, text.data), true, "a@x.test", NULL,
+					      &d->arena, &id, &d->problem),
+			 LAPSE_EUPSTREAM);
+}
 
 static void who_is_found(void **state)
 {
@@ -541,6 +629,7 @@ static void who_is_found(void **state)
 		{ FOUND("\"ids\":[\"c\",\"b\"],\"total\":9", "[" THEIRS "," OURS "]"), LAPSE_OK,
 		  "b" },
 		{ FOUND("\"ids\":[\"c\"],\"total\":1", "[" THEIRS "]"), LAPSE_OK, NULL },
+		{ FOUND("\"ids\":[\"b\"],\"total\":1", "[" TAKEN "]"), LAPSE_EUPSTREAM, NULL },
 		{ FOUND("\"ids\":[]", "[]"), LAPSE_OK, NULL },
 		{ FOUND("\"ids\":[\"c\"],\"total\":2", "[" THEIRS "]"), LAPSE_EUPSTREAM, NULL },
 		{ FOUND("", "[]"), LAPSE_EUPSTREAM, NULL },
@@ -562,8 +651,8 @@ static void who_is_found(void **state)
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		const char *id = NULL;
-		int r = registry_parse_found(answer(d, cases[i].text), true, "a@x.test", &d->arena,
-					     &id, &d->problem);
+		int r = registry_parse_found(answer(d, cases[i].text), true, "a@x.test", "lapse 1",
+					     &d->arena, &id, &d->problem);
 		if (r != cases[i].err || (id == NULL) != (cases[i].id == NULL) ||
 		    (id && strcmp(id, cases[i].id) != 0))
 			fail_msg("%s gave %d %s", cases[i].text, r, id ? id : "nobody");
@@ -631,6 +720,9 @@ int main(void)
 		TEST(folders_and_identities),
 		TEST(a_page_and_its_cursor),
 		TEST(lists_that_make_no_sense),
+		TEST(a_list_that_is_far_too_long),
+		TEST(a_part_that_is_named_again_and_again),
+		TEST(a_mail_with_nul_in_it),
 		TEST(a_list_is_asked_for),
 		TEST(a_mail_is_built),
 		TEST(a_mailbox_without_drafts_sends_all_the_same),
@@ -639,6 +731,7 @@ int main(void)
 		TEST(what_principals_answer),
 		TEST(what_counts_as_deleted),
 		TEST(who_is_found),
+		TEST(a_full_list_of_accounts_is_not_all_of_them),
 		TEST(what_counts_as_created),
 		TEST(addresses_split_at_the_last_at),
 	};

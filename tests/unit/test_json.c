@@ -337,9 +337,39 @@ static void takes_an_empty_body(void **state)
 	assert_string_equal(p.field, "id");
 }
 
+/* What a server wrote: NUL is text, and a long answer must not become a gigabyte of small values.
+ */
+static void foreign_answers(void **state)
+{
+	static const struct {
+		const char *begin, *again, *end;
+		int err;
+	} cases[] = {
+		{ "{\"a\":[", "[],", "[]]}", LAPSE_EINVAL },
+		{ "{\"a\":[", "{},", "{}]}", LAPSE_EINVAL },
+		{ "{\"a\":[", "1,", "1]}", LAPSE_EINVAL },
+		{ "{\"a\":\"", ",[{", "\"}", LAPSE_OK },
+		{ "{\"a\":\"", "\\\",", "\"}", LAPSE_OK },
+		{ "{\"a\":\"", "\\u0000", "\"}", LAPSE_OK },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		json_t *CLEANUP(json_freep) j = NULL;
+		struct buf CLEANUP(buf_done) text = { 0 };
+		struct problem p;
+		buf_puts(&text, cases[i].begin);
+		for (int k = 0; k <= JSON_FOREIGN_VALUES_MAX; k++)
+			buf_puts(&text, cases[i].again);
+		buf_puts(&text, cases[i].end);
+		assert_int_equal(json_parse_foreign(text.data, text.len, &j, &p), cases[i].err);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(foreign_answers),
 		cmocka_unit_test(writes_commas_where_they_belong),
 		cmocka_unit_test(escapes_texts),
 		cmocka_unit_test(escapes_keys),

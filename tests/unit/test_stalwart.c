@@ -183,6 +183,12 @@ static void talk(struct desk *d, const struct line *lines)
 	       "{\"methodResponses\":[[\"x:Account/query\",{\"ids\":[],\"total\":0},"              \
 	       "\"q\"],[\"x:Account/get\",{\"list\":[" list "]},\"g\"]]}")
 #define OURS "{\"id\":\"u1\",\"@type\":\"User\",\"emailAddress\":\"a@x.test\"}"
+#define MARKED                                                                                     \
+	"{\"id\":\"u1\",\"@type\":\"User\",\"emailAddress\":\"a@x.test\","                         \
+	"\"description\":\"lapse 0000000000000000\"}"
+#define PRINCIPAL(description)                                                                     \
+	ANSWER("GET", "/api/principal/a%40x.test", NULL, 200,                                      \
+	       "{\"data\":{\"name\":\"a@x.test\",\"description\":" description "}}")
 #define THEIRS "{\"id\":\"u1\",\"@type\":\"User\",\"emailAddress\":\"z@x.test\"}"
 #define SET(holds, args)                                                                           \
 	ANSWER("POST", "/jmap", holds, 200,                                                        \
@@ -366,10 +372,33 @@ static void accounts(void **state)
 		  LAPSE_OK,
 		  false,
 		  NULL },
+		{ "delete what may have been made, principals",
+		  PROVIDER_DELETE,
+		  "",
+		  { IS_REST, PRINCIPAL("\"lapse 0000000000000000\""),
+		    ANSWER("DELETE", "/api/principal/a%40x.test", NULL, 200, "{\"data\":null}"),
+		    END },
+		  LAPSE_OK,
+		  false,
+		  NULL },
+		{ "delete what somebody else made, principals",
+		  PROVIDER_DELETE,
+		  "",
+		  { IS_REST, PRINCIPAL("\"Alice\""), END },
+		  LAPSE_EUPSTREAM,
+		  false,
+		  NULL },
+		{ "delete what somebody else made, registry",
+		  PROVIDER_DELETE,
+		  "",
+		  { NOT_REST, OUR_DOMAIN, ACCOUNT(OURS), END },
+		  LAPSE_EUPSTREAM,
+		  false,
+		  NULL },
 		{ "delete by address",
 		  PROVIDER_DELETE,
 		  "",
-		  { NOT_REST, OUR_DOMAIN, ACCOUNT(OURS), DESTROYED, END },
+		  { NOT_REST, OUR_DOMAIN, ACCOUNT(MARKED), DESTROYED, END },
 		  LAPSE_OK,
 		  false,
 		  NULL },
@@ -433,19 +462,19 @@ static void generations(void **state)
 	static const struct line delete_502 =
 		ANSWER("DELETE", "/api/principal/a%40x.test", NULL, 502, "");
 
-	begin(d, PROVIDER_DELETE, "");
+	begin(d, PROVIDER_DELETE, "rest:50");
 	talk(d, (const struct line[]){ IS_REST, delete_ok, END });
-	begin(d, PROVIDER_DELETE, "");
+	begin(d, PROVIDER_DELETE, "rest:50");
 	talk(d, (const struct line[]){ delete_ok, END });
-	begin(d, PROVIDER_DELETE, "");
+	begin(d, PROVIDER_DELETE, "rest:50");
 	talk(d, (const struct line[]){ delete_404, IS_REST, END });
 	assert_int_equal(d->op.err, LAPSE_OK);
-	begin(d, PROVIDER_DELETE, "");
+	begin(d, PROVIDER_DELETE, "rest:50");
 	talk(d, (const struct line[]){ delete_404, ANSWER("GET", PROBE, NULL, 502, ""), END });
 	assert_int_equal(d->op.err, LAPSE_EUPSTREAM);
-	begin(d, PROVIDER_DELETE, "");
+	begin(d, PROVIDER_DELETE, "rest:50");
 	talk(d, (const struct line[]){ IS_REST, delete_502, END });
-	begin(d, PROVIDER_DELETE, "");
+	begin(d, PROVIDER_DELETE, "rest:50");
 	talk(d, (const struct line[]){ IS_REST, delete_ok, END });
 	begin(d, PROVIDER_DELETE, "rest:50"); /* replaced by a newer one */
 	talk(d, (const struct line[]){ delete_404, NOT_REST, OUR_DOMAIN, ACCOUNT(OURS), DESTROYED,
