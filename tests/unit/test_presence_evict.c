@@ -698,6 +698,24 @@ static void a_check_between_commit_and_effects(void **state)
 		"d");
 }
 
+/* After a kill and a clock set back trusted time goes on up to a minute before what rows say. */
+static void a_row_from_the_future_is_evicted_too(void **state)
+{
+	struct world *w = *state;
+
+	beat_able(w, "a", "[\"x\"]");
+	beat_many(w, 0, 3);
+	side_run(w, "UPDATE agents SET last_seen = last_seen + 50000 WHERE agent IN ('a', 'a1')");
+	world_close(w);
+	world_open(w);
+	advance_and_tick(w, THRESHOLD);
+	assert_int_equal(rows(w), 4);
+	advance_and_tick(w, 1);
+	assert_int_equal(rows(w), 0);
+	assert_int_equal(events(w, "agent.evicted"), 4);
+	check_all(w);
+}
+
 #define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
 
 int main(void)
@@ -727,6 +745,7 @@ int main(void)
 		WORLD_TEST(an_undone_step_is_not_remembered),
 		WORLD_TEST(there_are_no_more_than_agents_max),
 		WORLD_TEST(a_check_between_commit_and_effects),
+		WORLD_TEST(a_row_from_the_future_is_evicted_too),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
