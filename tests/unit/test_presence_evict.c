@@ -698,6 +698,31 @@ static void a_check_between_commit_and_effects(void **state)
 		"d");
 }
 
+/* The same for a heartbeat with nothing new: no row knows of it, and it has won all the same. */
+static void a_quiet_heartbeat_between_commit_and_effects(void **state)
+{
+	struct world *w = *state;
+	struct beat b = { .agent = "a", .cluster = "c" };
+	struct problem p = { 0 };
+	struct tx tx;
+
+	beat_able(w, "a", "[\"x\"]");
+	fake_clock_advance(&w->time, THRESHOLD);
+	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+	assert_int_equal(presence_beat(&tx, "local", &b, &p), LAPSE_OK);
+	b.agent = "new";
+	assert_int_equal(presence_beat(&tx, "local", &b, &p), LAPSE_OK);
+	assert_int_equal(tx_commit_start(&tx), LAPSE_OK);
+	advance_and_tick(w, 1);
+	assert_int_equal(events(w, "agent.evicted"), 0);
+	tx_commit_finish(&tx);
+	assert_int_equal(get(w, "a", NULL), LAPSE_OK);
+	check_all(w);
+	advance_and_tick(w, THRESHOLD);
+	assert_int_equal(rows(w), 0);
+	check_all(w);
+}
+
 /* After a kill and a clock set back trusted time goes on up to a minute before what rows say. */
 static void a_row_from_the_future_is_evicted_too(void **state)
 {
@@ -745,6 +770,7 @@ int main(void)
 		WORLD_TEST(an_undone_step_is_not_remembered),
 		WORLD_TEST(there_are_no_more_than_agents_max),
 		WORLD_TEST(a_check_between_commit_and_effects),
+		WORLD_TEST(a_quiet_heartbeat_between_commit_and_effects),
 		WORLD_TEST(a_row_from_the_future_is_evicted_too),
 	};
 
