@@ -191,6 +191,48 @@ static void a_due_agent_is_not_shown_before_it_is_evicted(void **state)
 	assert_int_equal(rows(w), 1);
 }
 
+struct counted {
+	char text[64]; /* "name=count " for each capability */
+};
+
+static bool count_capability(void *arg, const char *capability, int64_t agents)
+{
+	struct counted *c = arg;
+	size_t n = strlen(c->text);
+
+	snprintf(c->text + n, sizeof(c->text) - n, "%s=%d ", capability, (int)agents);
+	return true;
+}
+
+static void skip_name(void *arg, const char *agent)
+{
+	(void)arg;
+	(void)agent;
+}
+
+static void skip_end(void *arg)
+{
+	(void)arg;
+}
+
+/* A name may look like what stands between two others. */
+static void counts_leave_out_who_is_due_and_nobody_else(void **state)
+{
+	struct world *w = *state;
+	struct counted c = { 0 };
+	const struct capability_reader reader = { count_capability, skip_name, skip_end, &c, 10 };
+	struct tx tx;
+
+	beat_able(w, "due", "[\"a\",\"b\",\"b\\\",\"]");
+	fake_clock_advance(&w->time, THRESHOLD);
+	beat_able(w, "live", "[\"\\\"\",\",\",\"b\"]");
+	fake_clock_advance(&w->time, 1);
+	assert_int_equal(tx_begin_read(&tx, &w->engine), LAPSE_OK);
+	assert_int_equal(presence_capabilities(&tx, "local", "", &reader), LAPSE_OK);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	assert_string_equal(c.text, "\"=1 ,=1 b=1 ");
+}
+
 /* 001: a heartbeat of an evicted agent registers it anew, without its old capabilities; one that
  * is past its deadline counts as evicted, whether a check came in between or not. */
 static void a_late_heartbeat_is_a_new_life(void **state)
@@ -748,6 +790,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WORLD_TEST(evicted_at_the_deadline_and_not_before),
 		WORLD_TEST(a_due_agent_is_not_shown_before_it_is_evicted),
+		WORLD_TEST(counts_leave_out_who_is_due_and_nobody_else),
 		WORLD_TEST(a_late_heartbeat_is_a_new_life),
 		WORLD_TEST(heartbeats_keep_an_agent_for_ever),
 		WORLD_TEST(a_sweep_by_hand_and_a_dry_run),
