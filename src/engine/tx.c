@@ -14,6 +14,7 @@ static void init(struct tx *tx, struct engine *engine, bool write)
 	arena_init(&tx->arena);
 	tx->effects = NULL;
 	tx->effects_tail = &tx->effects;
+	tx->has_early = false;
 	tx->step_tail = NULL;
 	tx->freed_bytes = 0;
 	memset(tx->live_delta, 0, sizeof(tx->live_delta));
@@ -58,12 +59,17 @@ static int write_counts(struct tx *tx)
 	return LAPSE_OK;
 }
 
-static void run_effects(struct tx *tx)
+static void run_effects(const struct tx *tx, bool early)
+{
+	for (const struct effect *e = tx->effects; e; e = e->next)
+		if (e->early == early)
+			e->run(tx->engine, e->arg);
+}
+
+static void add_counts(const struct tx *tx)
 {
 	for (size_t i = 0; i < tx->engine->bounds_count; i++)
 		tx->engine->states[i].live += tx->live_delta[i];
-	for (struct effect *e = tx->effects; e; e = e->next)
-		e->run(tx->engine, e->arg);
 }
 
 int tx_commit_start(struct tx *tx)
@@ -83,6 +89,8 @@ int tx_commit_start(struct tx *tx)
 		tx->engine->commits++;
 	}
 	ring_hold(&tx->engine->ring);
+	if (tx->has_early)
+		run_effects(tx, true);
 	return r;
 }
 
@@ -91,7 +99,8 @@ void tx_commit_finish(struct tx *tx)
 	if (tx->write)
 		histogram_add(&tx->engine->commit_seconds, HISTOGRAM_SECONDS,
 			      clock_mono(tx->engine->clock) - tx->commit_started);
-	run_effects(tx);
+	add_counts(tx);
+	run_effects(tx, false);
 	ring_release(&tx->engine->ring);
 	arena_done(&tx->arena);
 }
@@ -151,14 +160,24 @@ void *tx_alloc(struct tx *tx, size_t size)
 	return arena_alloc(&tx->arena, size);
 }
 
-void tx_effect(struct tx *tx, effect_fn *run, void *arg)
+static void add_effect(struct tx *tx, effect_fn *run, void *arg, bool early)
 {
 	struct effect *e = tx_alloc(tx, sizeof(*e));
 
-	e->run = run;
-	e->arg = arg;
+	*e = (struct effect){ .run = run, .arg = arg, .early = early };
 	*tx->effects_tail = e;
 	tx->effects_tail = &e->next;
+}
+
+void tx_effect(struct tx *tx, effect_fn *run, void *arg)
+{
+	add_effect(tx, run, arg, false);
+}
+
+void tx_effect_early(struct tx *tx, effect_fn *run, void *arg)
+{
+	tx->has_early = true;
+	add_effect(tx, run, arg, true);
 }
 
 void tx_count(struct tx *tx, const char *table, int64_t n)

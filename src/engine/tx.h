@@ -22,7 +22,8 @@ typedef void effect_fn(struct engine *engine, void *arg);
 struct effect {
 	struct effect *next;
 	effect_fn *run;
-	void *arg; /* from tx_alloc: lives until the effects have run */
+	void *arg;  /* from tx_alloc: lives until the effects have run */
+	bool early; /* runs at the commit, before it is durable */
 };
 
 struct tx {
@@ -34,6 +35,7 @@ struct tx {
 	lapse_us commit_started;
 	struct arena arena;
 	struct effect *effects, **effects_tail;
+	bool has_early;                 /* one of them is, or was before a step was undone */
 	int64_t live_delta[BOUNDS_MAX]; /* rows added minus removed, by bound */
 	int64_t freed_bytes;            /* of files that a sweep's rows stood for */
 
@@ -65,6 +67,10 @@ int tx_step_undo(struct tx *tx);
 bool tx_has_changed(const struct tx *tx);
 
 void tx_effect(struct tx *tx, effect_fn *run, void *arg);
+
+/* The same as soon as it has committed, durable or not: for what is allowed to get lost, and must
+ * be known to a transaction that comes between the two. */
+void tx_effect_early(struct tx *tx, effect_fn *run, void *arg);
 void *tx_alloc(struct tx *tx, size_t size);
 
 /* Notes that `n` rows of a table of the matrix came (or, negative, went). */

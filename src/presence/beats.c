@@ -88,6 +88,8 @@ bool beats_touch(struct fleet *f, const char *owner, const char *text, size_t le
 	struct group g;
 	size_t n = 0;
 
+	if (memchr(text, '"', len)) /* no quotes, even where a known agent has one */
+		return false;
 	while (at < end) {
 		if (!read_group(f, &s, &at, end, &g) || !find_group(f, &s, &g, now, &agents[n]))
 			return false;

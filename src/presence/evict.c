@@ -21,11 +21,23 @@
 #define DUE_CAP 1000000
 #define CATCH_UP_PAUSE_US 250000 /* between two walks of the mark that have caught up */
 
-/* Starting: everybody gets one full threshold from now. */
+/* Starting: everybody gets one full threshold from now. After a kill and a clock set back trusted
+ * time may be up to a minute before a row's last_seen; the row is removed by its own time too, so
+ * that is brought back to now. */
 
 static const struct db_stmt LOAD = {
 	"SELECT id, owner, agent, cluster_id, capabilities, metadata, last_seen FROM agents"
 };
+
+static const struct db_stmt LOWER = { "UPDATE agents SET last_seen = $1 WHERE last_seen > $1" };
+
+static int lower_seen(struct tx *tx, lapse_ms now)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &LOWER);
+
+	db_bind_int(&q, 1, now);
+	return db_run(&q);
+}
 
 static int load(struct tx *tx)
 {
@@ -34,6 +46,7 @@ static int load(struct tx *tx)
 	struct fleet *f =
 		fleet_new(e->settings->agent_evict_after_ms, e->settings->agent_sweep_ms, now);
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &LOAD);
+	bool ahead = false;
 	int r;
 
 	e->fleet = f;
@@ -46,9 +59,11 @@ static int load(struct tx *tx)
 				    .cluster = db_text(&q, 3),
 				    .capabilities = db_text(&q, 4),
 				    .metadata = presence_metadata_hash(db_text(&q, 5)) };
-		fleet_add(f, db_text(&q, 2), &t, db_int(&q, 0), db_int(&q, 6), now);
+		lapse_ms seen = db_int(&q, 6);
+		ahead |= seen > now;
+		fleet_add(f, db_text(&q, 2), &t, db_int(&q, 0), seen < now ? seen : now, now);
 	}
-	return r;
+	return r == LAPSE_OK && ahead ? lower_seen(tx, now) : r;
 }
 
 static void done(struct engine *e)

@@ -215,6 +215,35 @@ static void remember_later(struct tx *tx, const char *owner, const char *agent,
 	tx_effect(tx, remember, m);
 }
 
+/* A heartbeat that changes no row. It is not to be durable, but a check that comes before the
+ * transaction is must know of it: no row says that the agent was heard of. */
+struct touch {
+	int64_t id;
+	uint32_t index;
+	lapse_ms seen;
+};
+
+static void touch_effect(struct engine *e, void *arg)
+{
+	const struct touch *t = arg;
+
+	if (fleet_at(e->fleet, t->index)->id == t->id)
+		fleet_touch(e->fleet, t->index, t->seen);
+}
+
+static bool touch_later(struct tx *tx, const char *owner, const char *agent, int64_t id)
+{
+	const struct fleet *f = tx->engine->fleet;
+	uint32_t i = fleet_find(f, owner, agent);
+
+	if (!i || fleet_at(f, i)->id != id)
+		return false;
+	struct touch *t = tx_alloc(tx, sizeof(*t));
+	*t = (struct touch){ id, i, tx->now };
+	tx_effect_early(tx, touch_effect, t);
+	return true;
+}
+
 /* Heartbeats */
 
 bool presence_is_quiet(struct fleet *f, uint32_t i, const struct beat *b, lapse_ms now)
@@ -313,8 +342,11 @@ static int change_agent(struct tx *tx, const char *owner, const struct beat *b,
 	row.capabilities = newer(tx, b->capabilities, old->capabilities);
 	row.metadata = newer(tx, b->metadata, old->metadata);
 	row.last_seen = tx->now;
-	if (row.cluster != old->cluster || row.capabilities != old->capabilities ||
-	    row.metadata != old->metadata) {
+	bool quiet = row.cluster == old->cluster && row.capabilities == old->capabilities &&
+		     row.metadata == old->metadata;
+	if (quiet && touch_later(tx, owner, b->agent, row.id))
+		return LAPSE_OK;
+	if (!quiet) {
 		r = presence_change_capabilities(tx, owner, b->agent, old->capabilities,
 						 row.capabilities);
 		if (r == LAPSE_OK)

@@ -111,12 +111,35 @@ static const struct db_stmt AGENTS_WITH = {
 
 #define CORRECTED_MAX 10000 /* agents that are due and not yet removed, looked at for a count */
 
-static bool is_due_with(struct fleet *f, uint32_t i, const char *owner, const char *quoted,
+/* What follows the JSON string that begins here. */
+static const char *skip_string(const char *quote)
+{
+	const char *at = quote + 1;
+
+	while (*at && *at != '"')
+		at += *at == '\\' && at[1] ? 2 : 1;
+	return *at ? at + 1 : at;
+}
+
+/* Whether a set, as a profile has it, holds the name, which is quoted as it is in it. */
+static bool set_has(const char *set, const char *quoted, size_t n)
+{
+	for (const char *at = set + 1; *at == '"';) {
+		const char *end = skip_string(at);
+		if ((size_t)(end - at) == n && memcmp(at, quoted, n) == 0)
+			return true;
+		at = *end == ',' ? end + 1 : end;
+	}
+	return false;
+}
+
+static bool is_due_with(struct fleet *f, uint32_t i, const char *owner, const struct buf *quoted,
 			lapse_ms now)
 {
 	const struct profile *p = fleet_profile(f, i);
 
-	return strcmp(p->owner, owner) == 0 && strstr(p->capabilities, quoted) &&
+	return strcmp(p->owner, owner) == 0 &&
+	       set_has(p->capabilities, quoted->data, quoted->len) &&
 	       fleet_fate(f, i, now) == AGENT_EVICTED;
 }
 
@@ -133,10 +156,10 @@ static int64_t count_gone(struct tx *tx, const char *owner, const char *name)
 	for (uint32_t i = fleet_first(f); i && left-- > 0; i = fleet_next(f, i)) {
 		if (!presence_is_due(fleet_at(f, i)->base, f->evict_after, tx->now))
 			break;
-		gone += is_due_with(f, i, owner, buf_text(&quoted), tx->now);
+		gone += is_due_with(f, i, owner, &quoted, tx->now);
 	}
 	for (uint32_t i = fleet_first_parked(f); i && left-- > 0; i = fleet_next(f, i))
-		gone += is_due_with(f, i, owner, buf_text(&quoted), tx->now);
+		gone += is_due_with(f, i, owner, &quoted, tx->now);
 	return gone;
 }
 

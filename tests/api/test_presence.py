@@ -293,6 +293,15 @@ def test_all_or_none_of_csv(start, line, message):
         assert list(api.pages("/v1/agents")) == before
 
 
+@pytest.mark.parametrize("name,cluster", [('a"b', "c"), ("a", 'c"d')])
+def test_csv_has_no_quotes_whoever_is_known(start, name, cluster):
+    api = start().client()
+    beat(api, name, cluster=cluster)
+    for more in ("", "\nnew,c"):
+        error = csv(api, f"{name},{cluster}{more}").fails(400, "invalid_request")
+        assert error["message"].startswith("line 1: ") and error["message"].endswith("must not contain '\"'")
+
+
 @pytest.mark.parametrize("raw", [b"{}", b"[", b"null", b"[1,]", b'[{"agent_id":"a","agent_id":"b","cluster_id":"c"}]'])
 def test_bad_arrays(shared_api, raw):
     shared_api.request("POST", "/v1/heartbeats", body=raw, headers={"Content-Type": "application/json"}).fails(

@@ -77,6 +77,9 @@ class Fleet(RuleBasedStateMachine):
 
     def beat(self, name, cluster, capabilities):
         agent = self.agents.get(name)
+        if agent is not None and agent.overdue and not agent.held:  # released too late to be saved
+            self.evicted += 1
+            agent = None
         if agent is None:
             self.agents[name] = Agent(cluster, sorted(capabilities or []), self.now, self.now, self.now, self.now)
             self.seen += 1

@@ -191,6 +191,48 @@ static void a_due_agent_is_not_shown_before_it_is_evicted(void **state)
 	assert_int_equal(rows(w), 1);
 }
 
+struct counted {
+	char text[64]; /* "name=count " for each capability */
+};
+
+static bool count_capability(void *arg, const char *capability, int64_t agents)
+{
+	struct counted *c = arg;
+	size_t n = strlen(c->text);
+
+	snprintf(c->text + n, sizeof(c->text) - n, "%s=%d ", capability, (int)agents);
+	return true;
+}
+
+static void skip_name(void *arg, const char *agent)
+{
+	(void)arg;
+	(void)agent;
+}
+
+static void skip_end(void *arg)
+{
+	(void)arg;
+}
+
+/* A name may look like what stands between two others. */
+static void counts_leave_out_who_is_due_and_nobody_else(void **state)
+{
+	struct world *w = *state;
+	struct counted c = { 0 };
+	const struct capability_reader reader = { count_capability, skip_name, skip_end, &c, 10 };
+	struct tx tx;
+
+	beat_able(w, "due", "[\"a\",\"b\",\"b\\\",\"]");
+	fake_clock_advance(&w->time, THRESHOLD);
+	beat_able(w, "live", "[\"\\\"\",\",\",\"b\"]");
+	fake_clock_advance(&w->time, 1);
+	assert_int_equal(tx_begin_read(&tx, &w->engine), LAPSE_OK);
+	assert_int_equal(presence_capabilities(&tx, "local", "", &reader), LAPSE_OK);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	assert_string_equal(c.text, "\"=1 ,=1 b=1 ");
+}
+
 /* 001: a heartbeat of an evicted agent registers it anew, without its old capabilities; one that
  * is past its deadline counts as evicted, whether a check came in between or not. */
 static void a_late_heartbeat_is_a_new_life(void **state)
@@ -698,6 +740,49 @@ static void a_check_between_commit_and_effects(void **state)
 		"d");
 }
 
+/* The same for a heartbeat with nothing new: no row knows of it, and it has won all the same. */
+static void a_quiet_heartbeat_between_commit_and_effects(void **state)
+{
+	struct world *w = *state;
+	struct beat b = { .agent = "a", .cluster = "c" };
+	struct problem p = { 0 };
+	struct tx tx;
+
+	beat_able(w, "a", "[\"x\"]");
+	fake_clock_advance(&w->time, THRESHOLD);
+	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+	assert_int_equal(presence_beat(&tx, "local", &b, &p), LAPSE_OK);
+	b.agent = "new";
+	assert_int_equal(presence_beat(&tx, "local", &b, &p), LAPSE_OK);
+	assert_int_equal(tx_commit_start(&tx), LAPSE_OK);
+	advance_and_tick(w, 1);
+	assert_int_equal(events(w, "agent.evicted"), 0);
+	tx_commit_finish(&tx);
+	assert_int_equal(get(w, "a", NULL), LAPSE_OK);
+	check_all(w);
+	advance_and_tick(w, THRESHOLD);
+	assert_int_equal(rows(w), 0);
+	check_all(w);
+}
+
+/* After a kill and a clock set back trusted time goes on up to a minute before what rows say. */
+static void a_row_from_the_future_is_evicted_too(void **state)
+{
+	struct world *w = *state;
+
+	beat_able(w, "a", "[\"x\"]");
+	beat_many(w, 0, 3);
+	side_run(w, "UPDATE agents SET last_seen = last_seen + 50000 WHERE agent IN ('a', 'a1')");
+	world_close(w);
+	world_open(w);
+	advance_and_tick(w, THRESHOLD);
+	assert_int_equal(rows(w), 4);
+	advance_and_tick(w, 1);
+	assert_int_equal(rows(w), 0);
+	assert_int_equal(events(w, "agent.evicted"), 4);
+	check_all(w);
+}
+
 #define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
 
 int main(void)
@@ -705,6 +790,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WORLD_TEST(evicted_at_the_deadline_and_not_before),
 		WORLD_TEST(a_due_agent_is_not_shown_before_it_is_evicted),
+		WORLD_TEST(counts_leave_out_who_is_due_and_nobody_else),
 		WORLD_TEST(a_late_heartbeat_is_a_new_life),
 		WORLD_TEST(heartbeats_keep_an_agent_for_ever),
 		WORLD_TEST(a_sweep_by_hand_and_a_dry_run),
@@ -727,6 +813,8 @@ int main(void)
 		WORLD_TEST(an_undone_step_is_not_remembered),
 		WORLD_TEST(there_are_no_more_than_agents_max),
 		WORLD_TEST(a_check_between_commit_and_effects),
+		WORLD_TEST(a_quiet_heartbeat_between_commit_and_effects),
+		WORLD_TEST(a_row_from_the_future_is_evicted_too),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,6 +46,30 @@ static void effects_run_after_the_commit_in_order(void **state)
 	assert_false(in_transaction);
 }
 
+/* Those that need not be durable, at the commit; dropped like all others. */
+static void early_effects_run_before_the_sync(void **state)
+{
+	struct tx tx;
+
+	begin(*state, &tx);
+	effect(&tx, "a");
+	tx_effect_early(&tx, note, arena_strdup(&tx.arena, "b"));
+	assert_int_equal(tx_step_begin(&tx), LAPSE_OK);
+	tx_effect_early(&tx, note, arena_strdup(&tx.arena, "x"));
+	assert_int_equal(tx_step_undo(&tx), LAPSE_OK);
+	tx_effect_early(&tx, note, arena_strdup(&tx.arena, "c"));
+	assert_string_equal(ran, "");
+	assert_int_equal(tx_commit_start(&tx), LAPSE_OK);
+	assert_string_equal(ran, "bc");
+	tx_commit_finish(&tx);
+	assert_string_equal(ran, "bca");
+	begin(*state, &tx);
+	tx_effect_early(&tx, note, arena_strdup(&tx.arena, "y"));
+	tx_rollback(&tx);
+	assert_string_equal(ran, "bca");
+	assert_false(in_transaction);
+}
+
 static void a_rollback_drops_them(void **state)
 {
 	struct world *w = *state;
@@ -182,6 +206,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TX_TEST(effects_run_after_the_commit_in_order),
+		TX_TEST(early_effects_run_before_the_sync),
 		TX_TEST(a_rollback_drops_them),
 		TX_TEST(an_undone_step_drops_its_own),
 		TX_TEST(a_first_step_undone_leaves_none),
