@@ -293,6 +293,7 @@ def test_a_stop_while_accounts_are_made_and_deleted(rig, server):
     over = rig.create(ttl_ms=LONG_MS)
     server.fault(DELETION[server.generation], "hang")
     expire(rig, over)
+    wait_until(lambda: rig.deletions() == 1, what="the deletion to hang")
     server.fault(CREATION[server.generation], "act_then_hang")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         first = pool.submit(rig.daemon.client().post, "/v1/mailboxes", {"username": "alice"})
