@@ -174,17 +174,19 @@ static int check_choice(const char *text, const char *name, struct problem *p)
 int lapse_agent_list(struct lapse_store *store, const char *cluster, const char *capability,
 		     const char *after, int64_t limit, lapse_agent_fn *fn, void *arg)
 {
+	const struct agent_filter filter = { cluster, capability, INT64_MAX };
 	struct reader reader = { .fn = fn, .arg = arg, .left = limit };
 	struct problem *p = &store->problem;
 	int r = store_begin_list(store, limit);
+
+	after = after ? after : "";
 
 	if (r == LAPSE_OK)
 		r = check_choice(cluster, "cluster", p);
 	if (r == LAPSE_OK)
 		r = check_choice(capability, "capability", p);
 	if (r == LAPSE_OK)
-		r = presence_list(&store->tx, store->owner, cluster, capability, after ? after : "",
-				  show, &reader);
+		r = presence_list(&store->tx, store->owner, &filter, NULL, &after, show, &reader);
 	return store_end(store, r);
 }
 

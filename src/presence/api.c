@@ -7,7 +7,8 @@
 #include "presence/beats.h"
 #include "presence/presence.h"
 
-#define NAMES_SHOWN 100 /* agents listed with a capability */
+#define NAMES_SHOWN 100   /* agents listed with a capability */
+#define LOOKS_A_TURN 1000 /* agents looked at for a list: about a millisecond */
 
 /* Heartbeats */
 
@@ -482,20 +483,52 @@ static bool add_agent(void *arg, const struct agent_view *v)
 	return true;
 }
 
+/* A filter may leave out nearly everybody: then the page comes together over several turns. */
+struct listing {
+	struct name_pages pages;
+	struct agent_filter filter;
+	const char *after;
+};
+
+/* What earlier turns have written waits in `kept`, for which a GET has no other use. */
+static void swap_reply(struct call *c)
+{
+	struct buf reply = c->reply;
+
+	c->reply = c->kept;
+	c->kept = reply;
+}
+
+static int list_some(struct call *c)
+{
+	struct listing *l = c->state;
+
+	swap_reply(c);
+	int r = presence_list(c->tx, c->owner, &l->filter, &c->arena, &l->after, add_agent,
+			      &l->pages);
+	if (r > 0) {
+		swap_reply(c);
+		c->next = list_some;
+		return CALL_AGAIN;
+	}
+	end_names(&l->pages);
+	return r;
+}
+
 static int list_agents(struct call *c, const struct list_query *query)
 {
-	struct name_pages w;
-	const char *after = "";
+	struct listing *l = c->state = arena_alloc(&c->arena, sizeof(*l));
 	int r = LAPSE_OK;
 
+	*l = (struct listing){ .filter = { query->cluster, query->capability, LOOKS_A_TURN },
+			       .after = "" };
 	if (query->page.after)
-		r = page_after_text(&query->page, &c->arena, &after, &c->problem);
+		r = page_after_text(&query->page, &c->arena, &l->after, &c->problem);
 	if (r < 0)
 		return r;
-	begin_names(&w, c, &query->page);
-	r = presence_list(c->tx, c->owner, query->cluster, query->capability, after, add_agent, &w);
-	end_names(&w);
-	return r;
+	begin_names(&l->pages, c, &query->page);
+	swap_reply(c);
+	return list_some(c);
 }
 
 int presence_api_list(struct call *c)

@@ -51,9 +51,15 @@ typedef bool agent_fn(void *arg, const struct agent_view *v);
 /* LAPSE_ENOTFOUND for one that is past its deadline, too. */
 int presence_get(struct tx *tx, const char *owner, const char *agent, agent_fn *fn, void *arg);
 
-/* Live agents after `after` in the order of their names; NULL = of any cluster, any capability. */
-int presence_list(struct tx *tx, const char *owner, const char *cluster, const char *capability,
-		  const char *after, agent_fn *fn, void *arg);
+struct agent_filter {
+	const char *cluster, *capability; /* NULL = of any cluster, any capability */
+	int64_t looks_max; /* rows to look at; what a filter leaves out counts, too */
+};
+
+/* Live agents after *after in the order of their names, until fn has enough. 1 = the looks are used
+ * up: go on with *after, which is now in the arena. */
+int presence_list(struct tx *tx, const char *owner, const struct agent_filter *filter,
+		  struct arena *arena, const char **after, agent_fn *fn, void *arg);
 
 /* Replaces the set; LAPSE_ENOTFOUND. */
 int presence_set_capabilities(struct tx *tx, const char *owner, const char *agent,

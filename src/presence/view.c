@@ -67,35 +67,44 @@ static const struct db_stmt LIST_CLUSTER = {
 	"SELECT " VIEW " FROM agents AS a WHERE a.owner = $1 AND a.agent > $2 "
 	"AND a.cluster_id = $3 ORDER BY a.agent"
 };
-#define ABLE                                                                                       \
-	"SELECT " VIEW " FROM capabilities AS c JOIN agents AS a ON a.owner = c.owner "            \
+/* Of both filters one is the statement's: no index knows them together. */
+static const struct db_stmt LIST_ABLE = {
+	"SELECT " VIEW " FROM capabilities AS c JOIN agents AS a ON a.owner = c.owner "
 	"AND a.agent = c.agent WHERE c.owner = $1 AND c.agent > $2 AND c.name = $3 "
-static const struct db_stmt LIST_ABLE = { ABLE "ORDER BY c.agent" };
-static const struct db_stmt LIST_BOTH = { ABLE "AND a.cluster_id = $4 ORDER BY c.agent" };
+	"ORDER BY c.agent"
+};
 
-static const struct db_stmt *list_stmt(const char *cluster, const char *capability)
+static struct db_query list_query(struct tx *tx, const char *owner, const struct agent_filter *f,
+				  const char *after)
 {
-	if (capability)
-		return cluster ? &LIST_BOTH : &LIST_ABLE;
-	return cluster ? &LIST_CLUSTER : &LIST;
-}
-
-int presence_list(struct tx *tx, const char *owner, const char *cluster, const char *capability,
-		  const char *after, agent_fn *fn, void *arg)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, list_stmt(cluster, capability));
-	int r;
+	const struct db_stmt *stmt = f->capability ? &LIST_ABLE
+				     : f->cluster  ? &LIST_CLUSTER
+						   : &LIST;
+	struct db_query q = db_query(tx->db, stmt);
 
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, after);
-	if (capability)
-		db_bind_text(&q, 3, capability);
-	if (cluster)
-		db_bind_text(&q, capability ? 4 : 3, cluster);
+	if (f->capability || f->cluster)
+		db_bind_text(&q, 3, f->capability ? f->capability : f->cluster);
+	return q;
+}
+
+int presence_list(struct tx *tx, const char *owner, const struct agent_filter *filter,
+		  struct arena *arena, const char **after, agent_fn *fn, void *arg)
+{
+	struct db_query CLEANUP(db_finish) q = list_query(tx, owner, filter, *after);
+	int64_t looks = 0;
+	int r;
+
 	while ((r = db_step(&q)) > 0) {
 		struct agent_view v = read_view(&q);
-		if (complete_view(tx, owner, &v) && !fn(arg, &v))
+		bool fits = !filter->cluster || strcmp(v.cluster, filter->cluster) == 0;
+		if (fits && complete_view(tx, owner, &v) && !fn(arg, &v))
 			return LAPSE_OK;
+		if (++looks == filter->looks_max) {
+			*after = arena_strdup(arena, db_text(&q, 0));
+			return 1;
+		}
 	}
 	return r;
 }

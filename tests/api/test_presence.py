@@ -350,6 +350,23 @@ def test_a_hundred_names_and_the_true_count(start):
     assert len(list(api.pages("/v1/capabilities/x", limit=7))) == 150
 
 
+def test_a_list_that_leaves_out_nearly_everybody(start):
+    """It looks at a thousand agents a turn, and the page is whole all the same."""
+    api = start().client()
+    rare = {f"a{n:05}" for n in (0, 999, 1000, 1001, 2500, 4998, 4999)}
+    for first in range(0, 5000, 1000):
+        agents = [f"a{n:05}" for n in range(first, first + 1000)]
+        beats(api, [{"agent_id": name, "cluster_id": "rare" if name in rare else "c", "capabilities": ["x"]}
+                    for name in agents]).ok()
+    query = {"cluster_id": "rare", "capability": "x"}
+    for limit in (1, 3, 7, 8, 100):
+        assert names(api, **query, limit=limit) == sorted(rare)
+    answer = api.get("/v1/agents", **query, limit=7).ok()
+    assert len(answer["data"]) == 7 and answer["pagination"] == {"next_cursor": None, "has_more": False}
+    assert api.get("/v1/agents", cluster_id="nowhere", capability="x").data == []
+    assert len(names(api, capability="x", limit=100)) == 5000 == len(names(api, limit=100))
+
+
 def test_lists_by_page_cluster_and_capability(start):
     api = start().client()
     everyone = []
