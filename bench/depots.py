@@ -55,7 +55,7 @@ def insert(db, files, inserted_at, ttl_ms, count):
 def leave_orphan(directory):
     """A file without a row, as a crash leaves it. The check after a start is over when it has told of it."""
     files, data = os.path.join(directory, "files"), os.urandom(16)
-    write_file(files, hashlib.sha256(data).hexdigest(), int(time.time() * 1000 - DAY_MS) << COUNTER_BITS, data)
+    write_file(files, hashlib.sha256(data).hexdigest(), int(time.time() * 1000) << COUNTER_BITS, data)
 
 
 def build(bench, name, count, due=False):
