@@ -8,7 +8,7 @@
 #include "presence/presence.h"
 
 #define NAMES_SHOWN 100   /* agents listed with a capability */
-#define LOOKS_A_TURN 1000 /* agents looked at for a list: about a millisecond */
+#define LOOKS_A_TURN 1000 /* agents looked at for a list: half a millisecond */
 
 /* Heartbeats */
 
