@@ -16,7 +16,7 @@
  * works. A short sweep is not worth the rests, which would only make it longer: what it works
  * within BURST_US is paid for later, in the time until the next one. */
 #define REST_FACTOR 3
-#define BURST_US 5000
+#define BURST_US 10000
 
 static lapse_us interval_us(const struct engine *e, const struct scheduler *s)
 {
