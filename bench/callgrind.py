@@ -27,7 +27,7 @@ PARTS = (
     ("SQL", r"/libsqlite3", ""),
     ("SQL", r"/lapsed$", r"src/store/"),
     ("message room", r"/lapsed$", r"src/message/"),
-    ("engine", r"/lapsed$", r"src/engine/"),
+    ("engine", r"/lapsed$", r"src/(engine|api)/"),
     ("loop", r"/libuv", ""),
     ("loop", r"/lapsed$", r"src/daemon/"),
     ("base", r"/lapsed$", r"src/base/"),

@@ -20,19 +20,24 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import agent_rows  # noqa: E402
+import door_rows  # noqa: E402
 import file_rows  # noqa: E402
 import fleets  # noqa: E402
+import log_rows  # noqa: E402
 import mailbox_rows  # noqa: E402
+import page_rows  # noqa: E402
 import profile_post  # noqa: E402
 import rows as message_rows  # noqa: E402
 import stores  # noqa: E402
+import table_rows  # noqa: E402
 from rows import number  # noqa: E402
 from servers import BenchError, Load  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DISK_FREE_MIN = 4 << 30
 #: name → function, in the order they run
-ROWS = {**message_rows.ROWS, **agent_rows.ROWS, **mailbox_rows.ROWS, **file_rows.ROWS}
+ROWS = {**message_rows.ROWS, **log_rows.ROWS, **agent_rows.ROWS, **mailbox_rows.ROWS, **door_rows.ROWS, **file_rows.ROWS,
+        **page_rows.ROWS, **table_rows.ROWS}
 
 
 @dataclasses.dataclass
@@ -56,11 +61,16 @@ class Scale:
     large_bytes: int = 1 << 30  # of the file that is staged
     small_files: int = 10_000
     attachments: int = 100_000
+    prune_rows: int = 10_000_000  # of a user's table, half of them due
+    plan_rows: int = 10_000_000
+    long_s: float = 300  # of durable-post-long
+    messages: int = 10_000_000  # of message-start
 
 
 QUICK = Scale(rounds=1, warm_s=0.3, seconds=1.5, quiet_s=2, counted=1000, live_many=100_000,
               due_many=100_000, prune_max_s=120, agents=100_000, silence_s=8, mailboxes=5000,
-              redis_lag_s=20, large_bytes=1 << 28, small_files=2000, attachments=10_000)
+              redis_lag_s=20, large_bytes=1 << 28, small_files=2000, attachments=10_000, prune_rows=200_000,
+              plan_rows=500_000, long_s=5, messages=200_000)
 
 
 class Bench:
@@ -68,7 +78,9 @@ class Bench:
 
     def __init__(self, build, scale, sweep_function):
         self.lapsed = os.path.join(build, "lapsed")
+        self.lapse = os.path.join(build, "lapse")
         self.load = Load(find(build, "bench/bench_load", "bench_load"))
+        self.steps = find(build, "bench/bench_steps", "bench_steps")
         self.scale = scale
         self.sweep_function = sweep_function
         self.data = os.path.join(build, "bench-data")

@@ -15,15 +15,15 @@
  *	lapse_tick(store);             // whenever lapse_next_us(store) has passed
  *	lapse_close(store);
  *
- * Errors. A function that can fail returns 0 (LAPSE_OK) or a negative LAPSE_E…; what it would have
- * given back (ret_…) is untouched then, and lapse_error_message() says in a sentence what is wrong.
- * ret_… may be NULL unless it says otherwise.
+ * Errors. A function that can fail returns 0 (LAPSE_OK) or a negative LAPSE_E…. After an error its
+ * outputs (ret_…) are untouched and lapse_error_message() says in one sentence what is wrong.
+ * An output may be NULL unless the function says otherwise.
  *
- * Durability. A call that wrote has synced it to the disk when it returns (but see
+ * Durability. What a call has written is on the disk when the call returns (but see
  * lapse_agent_heartbeat()). Removals by sweeps are committed but not synced: after a power loss the
- *next sweep finds them again. When the disk fails to sync, the process ends (abort): the kernel may
- *have dropped what it could not write, and only a fresh start reads the truth. Running out of
- *memory ends the process, too.
+ * next sweep finds the same rows again. When the disk fails to sync, the process ends (abort): the
+ * kernel may have dropped what it could not write, and only a fresh start reads what is really
+ * there. Running out of memory ends the process, too.
  *
  * Ownership. Texts you pass are copied or used during the call only. What a callback is given is
  * borrowed and lives until the callback returns. What comes back through a `const … **ret` belongs
@@ -161,7 +161,8 @@ LAPSE_API void lapse_options_init(struct lapse_options *options, size_t size);
 LAPSE_API int lapse_open(const struct lapse_options *options, struct lapse_store **ret_store,
 			 struct lapse_problem *problem);
 
-/* Takes NULL. Nothing that a call has written is lost without it. Not from a callback. */
+/* Takes NULL. Nothing that a call has written is lost when it is not called. Not from a callback.
+ */
 LAPSE_API void lapse_close(struct lapse_store *store);
 
 /* Why the last call with this store failed, and the argument to blame; both empty when it did not.
@@ -169,11 +170,25 @@ LAPSE_API void lapse_close(struct lapse_store *store);
 LAPSE_API const char *lapse_error_message(const struct lapse_store *store);
 LAPSE_API const char *lapse_error_field(const struct lapse_store *store);
 
-/* Works with the things of another owner from now on. Everything belongs to one; what belongs to
- * another is LAPSE_ENOTFOUND. */
+/* Changes the owner for all further calls. Everything belongs to one owner; what belongs to another
+ * is LAPSE_ENOTFOUND. */
 LAPSE_API int lapse_set_owner(struct lapse_store *store, const char *owner);
 
-/* Messages between agents. One that has been read goes 24 h (message_ttl_ms) after it was sent; an
+/* Calling again after a crash. A key, 1 to 128 bytes of printable UTF-8, names the next call that
+ * creates something: lapse_message_send(), lapse_message_broadcast(), lapse_mailbox_create(),
+ * lapse_mail_send(), lapse_queue_add() or lapse_outbox_add(). That call uses the key up, whether it
+ * succeeds or fails. When a call with the same key and arguments has succeeded in the last 24 h
+ * (idempotency_keep_ms), nothing is done and the first answer comes back; with other arguments it
+ * is LAPSE_EUNPROCESSABLE. A call that failed leaves no key. Keys belong to their owner and survive
+ * restarts. NULL forgets the key.
+ *
+ * Staging needs none: the same bytes are the same attachment. */
+LAPSE_API int lapse_set_idempotency_key(struct lapse_store *store, const char *key);
+
+/* Whether the last call did nothing and gave the first answer again. */
+LAPSE_API bool lapse_was_replayed(const struct lapse_store *store);
+
+/* Messages between agents. A read message is removed 24 h (message_ttl_ms) after it was sent, an
  * unread one never. Names of agents: 1–128 bytes of printable UTF-8 without '/'. */
 
 #define LAPSE_LIMIT_MAX 1000  /* items one call lists, claims, sends or marks at most */
@@ -244,7 +259,7 @@ typedef void lapse_inbox_fn(void *arg, const struct lapse_inbox *inbox);
 LAPSE_API int lapse_message_stats(struct lapse_store *store, const char *after, int64_t limit,
 				  lapse_inbox_fn *fn, void *arg);
 
-/* Agents: who is there. One that was not heard of for more than 90 s (agent_evict_after_ms) is
+/* Agents: who is there. An agent without a heartbeat for more than 90 s (agent_evict_after_ms) is
  * evicted, with its capabilities, by the lapse_tick() at its deadline; reads do not show it from
  * then on. When most of the fleet falls silent at once, they are suspects first and get one more
  * threshold. After lapse_open() every known agent gets a full one. */
@@ -260,7 +275,7 @@ struct lapse_beat {
 	const char *metadata;            /* a JSON object; NULL = as it is */
 };
 
-/* Heartbeats: register agents, or note that they were seen and what changed; of all or of none.
+/* Heartbeats: register agents, or note that they were seen and what changed; all of them or none.
  * Membership, cluster, capabilities and metadata are durable when it returns. The time of the last
  * heartbeat is not: one that says nothing new costs no disk write. LAPSE_ELIMIT beyond
  * agents_max. */
@@ -273,7 +288,7 @@ struct lapse_agent {
 	size_t capabilities_count;
 	lapse_ms first_seen, last_seen;
 	lapse_ms expires_at; /* when it will be evicted unless it is heard of */
-	bool suspect;
+	bool suspect;        /* always false: suspects are not live, and not shown */
 };
 
 typedef void lapse_agent_fn(void *arg, const struct lapse_agent *agent);
@@ -349,7 +364,7 @@ LAPSE_API int lapse_attachment_get(struct lapse_store *store, const char *checks
  * attachment. */
 LAPSE_API int lapse_attachment_open(struct lapse_store *store, const char *checksum, int *ret_fd);
 
-/* The row now, the file with the next lapse_tick(). LAPSE_ECONFLICT while it is held. */
+/* Removes the row now and the file with the next lapse_tick(). LAPSE_ECONFLICT while it is held. */
 LAPSE_API int lapse_attachment_delete(struct lapse_store *store, const char *checksum);
 
 struct lapse_attachment_metrics {
@@ -366,9 +381,9 @@ LAPSE_API int lapse_attachment_cleanup(struct lapse_store *store, int64_t *ret_c
 				       int64_t *ret_bytes);
 
 /* Mailboxes: disposable addresses. One lives up to and including expires_at; from the next
- * millisecond on it is expired for everybody, whoever notices first: a call that looks at it, the
- * lapse_tick() at its deadline, a sweep of the scheduler "mailboxes". Then its mail is removed and
- * its address free again. What has expired can be looked up for 30 days (mailbox_keep_expired_ms).
+ * millisecond on every call treats it as expired. A call that looks at it, the lapse_tick() at its
+ * deadline or a sweep of the scheduler "mailboxes" then removes its mail and frees its address,
+ * whichever comes first. An expired mailbox can be looked up for 30 days (mailbox_keep_expired_ms).
  *
  * Mailboxes that the library makes live in the store (the provider "local"): mail goes from one to
  * others of the same store, at once. It talks to no mail server. In a directory whose daemon has
@@ -415,7 +430,7 @@ LAPSE_API int lapse_mailbox_list(struct lapse_store *store, bool include_expired
 				 const char *before, int64_t limit, lapse_mailbox_fn *fn,
 				 void *arg);
 
-/* Its lifetime begins anew, now. LAPSE_EEXPIRED once it is over. */
+/* Begins its lifetime anew, now. LAPSE_EEXPIRED once it has expired. */
 LAPSE_API int lapse_mailbox_renew(struct lapse_store *store, const char *id, lapse_ms ttl_ms,
 				  lapse_mailbox_fn *fn, void *arg);
 
@@ -441,8 +456,8 @@ struct lapse_mail {
 
 typedef void lapse_mail_fn(void *arg, const struct lapse_mail *mail);
 
-/* Newest first, without the bodies: those that came before the one with the id `before` (NULL =
- * from the newest), at most `limit`. `folder`: "inbox" (NULL), "sent", "drafts", "junk" or
+/* Newest first, without the bodies: at most `limit` mails that came before the one with the id
+ * `before` (NULL = from the newest). `folder`: "inbox" (NULL), "sent", "drafts", "junk" or
  * "all". */
 LAPSE_API int lapse_mail_list(struct lapse_store *store, const char *mailbox, const char *folder,
 			      const char *before, int64_t limit, lapse_mail_fn *fn, void *arg);
@@ -463,6 +478,191 @@ struct lapse_mail_draft {
  * mailbox_unread_max unread mails, LAPSE_ETOOLARGE for more than 16 MiB of copies. */
 LAPSE_API int lapse_mail_send(struct lapse_store *store, const char *mailbox,
 			      const struct lapse_mail_draft *draft, const char **ret_id);
+
+/* Operational tables: small state of a platform that must not outlive its use. docs/tables.md tells
+ * what each is for. Nothing past its deadline is shown, swept or not. Keys, holders, workers,
+ * states and consumers are names like those of agents; data and payloads are JSON objects.
+ * LAPSE_ENOTFOUND with the field "table" when there is no such table; LAPSE_ELIMIT beyond a table's
+ * limit per owner. */
+
+/* Leases: one holder at a time. The tables are "conversation_leases", "workspace_leases",
+ * "oauth_refresh_leases" and "models_dev_refresh_leases". */
+
+struct lapse_lease {
+	const char *table, *key, *holder;
+	int64_t fencing_token; /* grows with each acquisition, store-wide; below 2^53 */
+	lapse_ms acquired_at, expires_at;
+};
+
+typedef void lapse_lease_fn(void *arg, const struct lapse_lease *lease);
+
+/* Acquires the lease, or renews it when the holder has it: then the token stays. LAPSE_ECONFLICT
+ * while another holder has it. fn, which may be NULL, is called once the lease is on the disk. */
+LAPSE_API int lapse_lease_acquire(struct lapse_store *store, const char *table, const char *key,
+				  const char *holder, lapse_ms ttl_ms, lapse_lease_fn *fn,
+				  void *arg);
+LAPSE_API int lapse_lease_get(struct lapse_store *store, const char *table, const char *key,
+			      lapse_lease_fn *fn, void *arg);
+
+/* `fencing_token` 0 = whichever it has. LAPSE_ECONFLICT when the holder or the token is another
+ * one. */
+LAPSE_API int lapse_lease_release(struct lapse_store *store, const char *table, const char *key,
+				  const char *holder, int64_t fencing_token);
+
+/* By key, those after `after` (NULL = from the first), at most `limit`. */
+LAPSE_API int lapse_lease_list(struct lapse_store *store, const char *table, const char *after,
+			       int64_t limit, lapse_lease_fn *fn, void *arg);
+
+/* Entries live as long as they are put again: "presence_entries" and "connections". */
+
+struct lapse_entry {
+	const char *key, *data;
+	lapse_ms created_at, last_seen_at, expires_at;
+};
+
+typedef void lapse_entry_fn(void *arg, const struct lapse_entry *entry);
+
+/* Makes the entry or refreshes it; `data` NULL = as it is. Beyond presence_entries_max the presence
+ * entry that was not seen for the longest time goes. fn is called once it is on the disk. */
+LAPSE_API int lapse_entry_put(struct lapse_store *store, const char *table, const char *key,
+			      const char *data, lapse_ms ttl_ms, lapse_entry_fn *fn, void *arg);
+LAPSE_API int lapse_entry_get(struct lapse_store *store, const char *table, const char *key,
+			      lapse_entry_fn *fn, void *arg);
+
+/* LAPSE_ECONFLICT while it is held. */
+LAPSE_API int lapse_entry_remove(struct lapse_store *store, const char *table, const char *key);
+LAPSE_API int lapse_entry_list(struct lapse_store *store, const char *table, const char *after,
+			       int64_t limit, lapse_entry_fn *fn, void *arg);
+
+/* Messages of a channel that are handled once. */
+
+struct lapse_dedupe_key {
+	const char *channel, *account_id, *container_id, *message_id; /* 1-512 bytes each */
+};
+
+/* *ret_fresh = the first call inside the window, which ends at *ret_expires_at. `window_ms`:
+ * LAPSE_TTL_DEFAULT is the setting dedupe_window_ms. */
+LAPSE_API int lapse_dedupe_claim(struct lapse_store *store, const struct lapse_dedupe_key *key,
+				 lapse_ms window_ms, bool *ret_fresh, lapse_ms *ret_expires_at);
+
+/* Work queues: "channel_inbox" and "channel_outbox". */
+
+enum lapse_queue_status {
+	LAPSE_QUEUE_QUEUED = 0,
+	LAPSE_QUEUE_PROCESSING = 1,
+	LAPSE_QUEUE_COMPLETED = 2,
+	LAPSE_QUEUE_FAILED = 3,
+	LAPSE_QUEUE_ANY = 4 /* for lapse_queue_list() */
+};
+
+struct lapse_queue_draft {
+	const char *payload; /* NULL = "{}" */
+	const char *key;     /* your own name for what it is about; NULL = none */
+	const char
+		*dedupe_key; /* while the queue has an item with it, none is added; NULL = none */
+	int64_t inbox_id;    /* channel_outbox: the inbox item that it answers; 0 = none */
+};
+
+struct lapse_queue_item {
+	int64_t id;
+	const char *payload, *key; /* key: NULL = none */
+	int64_t inbox_id;          /* 0 = none */
+	enum lapse_queue_status status;
+	int64_t attempt;
+	const char *worker, *error; /* "" = none */
+	lapse_ms lease_expires_at;  /* while it is processed; else LAPSE_NEVER */
+	lapse_ms created_at;
+	lapse_ms finished_at; /* LAPSE_NEVER = it has not */
+};
+
+typedef void lapse_queue_fn(void *arg, const struct lapse_queue_item *item);
+
+/* *ret_added = false: the queue has an item with the dedupe_key, whose id is *ret_id. */
+LAPSE_API int lapse_queue_add(struct lapse_store *store, const char *table,
+			      const struct lapse_queue_draft *draft, int64_t *ret_id,
+			      bool *ret_added);
+
+/* Leases up to `limit` items to the worker, oldest first. An item that is neither completed nor
+ * failed when its lease ends is offered again, up to queue_attempts_max times. fn is called once
+ * the leases are on the disk. */
+LAPSE_API int lapse_queue_claim(struct lapse_store *store, const char *table, const char *worker,
+				int64_t limit, lapse_ms lease_ms, lapse_queue_fn *fn, void *arg,
+				int64_t *ret_count);
+
+/* What a worker says of an item it has claimed. LAPSE_ECONFLICT unless the item is still with this
+ * worker and attempt. A completed channel_outbox item is gone. A failed one is queued again with
+ * `retry` while it has attempts left; *ret_status says what became of it. */
+LAPSE_API int lapse_queue_complete(struct lapse_store *store, const char *table, int64_t id,
+				   const char *worker, int64_t attempt);
+LAPSE_API int lapse_queue_fail(struct lapse_store *store, const char *table, int64_t id,
+			       const char *worker, int64_t attempt, const char *error, bool retry,
+			       enum lapse_queue_status *ret_status);
+LAPSE_API int lapse_queue_extend(struct lapse_store *store, const char *table, int64_t id,
+				 const char *worker, int64_t attempt, lapse_ms lease_ms,
+				 lapse_ms *ret_expires_at);
+
+LAPSE_API int lapse_queue_get(struct lapse_store *store, const char *table, int64_t id,
+			      lapse_queue_fn *fn, void *arg);
+
+/* Newest first: those with an id below `before` (0 = from the newest), at most `limit`. */
+LAPSE_API int lapse_queue_list(struct lapse_store *store, const char *table,
+			       enum lapse_queue_status status, int64_t before, int64_t limit,
+			       lapse_queue_fn *fn, void *arg);
+
+/* Sign-ins under way (oauth_pending): a state is consumed once. */
+
+typedef void lapse_data_fn(void *arg, const char *data);
+
+LAPSE_API int lapse_oauth_put(struct lapse_store *store, const char *state, const char *data,
+			      lapse_ms ttl_ms, lapse_ms *ret_expires_at);
+
+/* fn gets the data once the state is gone from the disk. LAPSE_ENOTFOUND; LAPSE_EEXPIRED past its
+ * time. */
+LAPSE_API int lapse_oauth_consume(struct lapse_store *store, const char *state, lapse_data_fn *fn,
+				  void *arg);
+
+/* A log that consumers follow. Rows are kept for outbox_keep_ms; a position is the id of the last
+ * row that was read. */
+
+struct lapse_outbox_row {
+	int64_t id;
+	const char *topic, *payload;
+	lapse_ms created_at;
+};
+
+struct lapse_outbox_consumer {
+	const char *name;
+	int64_t position;
+	lapse_ms updated_at;
+	int64_t lag; /* rows behind the newest, counted up to a limit */
+};
+
+typedef void lapse_outbox_fn(void *arg, const struct lapse_outbox_row *row);
+typedef void lapse_outbox_consumer_fn(void *arg, const struct lapse_outbox_consumer *consumer);
+
+LAPSE_API int lapse_outbox_add(struct lapse_store *store, const char *topic, const char *payload,
+			       int64_t *ret_id);
+
+/* Rows after the position `after` (0 = from the oldest), in order; `topic` NULL = all. *ret_gap =
+ * rows between that position and the oldest kept one are gone. */
+LAPSE_API int lapse_outbox_read(struct lapse_store *store, int64_t after, const char *topic,
+				int64_t limit, lapse_outbox_fn *fn, void *arg, bool *ret_gap);
+
+/* Keeps a position. LAPSE_ECONFLICT when it would go back without `force`. The same position again
+ * says that the consumer is alive: one that does not move for outbox_keep_ms is removed. */
+LAPSE_API int lapse_outbox_commit(struct lapse_store *store, const char *consumer, int64_t position,
+				  bool force);
+
+/* LAPSE_ENOTFOUND for one that never was, or has stopped moving. */
+LAPSE_API int lapse_outbox_position(struct lapse_store *store, const char *consumer,
+				    int64_t *ret_position);
+LAPSE_API int lapse_outbox_consumers(struct lapse_store *store, const char *after, int64_t limit,
+				     lapse_outbox_consumer_fn *fn, void *arg);
+
+/* The one row of models_dev_cache, shared by all owners and never pruned. LAPSE_ENOTFOUND before
+ * the first put. */
+LAPSE_API int lapse_models_cache_put(struct lapse_store *store, const char *data);
+LAPSE_API int lapse_models_cache_get(struct lapse_store *store, lapse_data_fn *fn, void *arg);
 
 /* The engine */
 
@@ -498,7 +698,7 @@ enum lapse_path {
 	LAPSE_PATH_LAZY = 1,     /* reads do not show what is due */
 	LAPSE_PATH_DEADLINE = 2, /* removed at its deadline */
 	LAPSE_PATH_SWEEP = 4,    /* removed by the scheduler's sweep */
-	LAPSE_PATH_FORCED = 8    /* removed when somebody asks */
+	LAPSE_PATH_FORCED = 8    /* removed when a client asks */
 };
 
 /* A row of the maintenance matrix. */
@@ -512,6 +712,11 @@ struct lapse_bound {
 	lapse_ms oldest_due_ms; /* how long the oldest has been due; 0 when none is */
 	lapse_ms last_sweep;    /* when it ended; LAPSE_NEVER = not yet */
 	int64_t pruned;         /* rows, since the store was opened */
+
+	int64_t undeletable_rows; /* past their deadline, but held or referenced */
+	lapse_ms last_success;    /* when a sweep of it last ended well; LAPSE_NEVER = not yet */
+	int64_t rows_per_second;  /* of the last sweep that removed rows; 0 = not known */
+	lapse_ms clears_in_ms;    /* estimate until no row is due; LAPSE_NEVER = not known */
 };
 
 typedef void lapse_bound_fn(void *arg, const struct lapse_bound *bound);
@@ -549,8 +754,8 @@ struct lapse_backup_file {
  * the others go with the next lapse_tick(). `lapse restore` puts one back. */
 LAPSE_API int lapse_backup(struct lapse_store *store, const struct lapse_backup_file **ret_file);
 
-/* What happened, in the order it happened; kept for event_keep_ms: who reads on later than that
- * misses what is gone. */
+/* What happened, in the order it happened. Events are kept for event_keep_ms: a reader that comes
+ * later misses them. */
 struct lapse_event {
 	int64_t seq; /* grows; not without gaps */
 	lapse_ms at;
@@ -560,7 +765,7 @@ struct lapse_event {
 
 typedef void lapse_event_fn(void *arg, const struct lapse_event *event);
 
-/* Those after `after` (0 = from the oldest), at most `limit`: the owner's, and lapse's own. */
+/* At most `limit` events after `after` (0 = from the oldest): the owner's, and lapse's own. */
 LAPSE_API int lapse_events(struct lapse_store *store, int64_t after, int64_t limit,
 			   lapse_event_fn *fn, void *arg);
 

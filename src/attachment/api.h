@@ -3,16 +3,22 @@
 #ifndef LAPSE_ATTACHMENT_API_H
 #define LAPSE_ATTACHMENT_API_H
 
+#include "api/call.h"
 #include "attachment/attachment.h"
-#include "engine/call.h"
 
 extern const struct json_field ATTACHMENT_UPLOAD_QUERY[];
 extern const struct json_field ATTACHMENT_STAGE_BODY[];
+extern const struct json_field ATTACHMENT_RESTAGE_BODY[];
+extern const struct json_field ATTACHMENT_TEXT_BODY[];
+extern const struct json_field ATTACHMENT_TEXT_QUERY[];
 
 extern const struct quick ATTACHMENT_UPLOAD_QUICK;
 
 call_fn attachment_api_upload;
 call_fn attachment_api_stage;
+call_fn attachment_api_restage;
+call_fn attachment_api_stage_text; /* text_api.c */
+call_fn attachment_api_read_text;
 call_fn attachment_api_list;
 call_fn attachment_api_get;
 call_fn attachment_api_content;

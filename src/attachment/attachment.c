@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attachment/attachment.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@
 
 #define HELD_COLUMN 10
 
-static struct attachment read_row(const struct db_query *q)
+static struct attachment read_attachment_row(const struct db_query *q)
 {
 	return (struct attachment){ .id = db_int(q, 0),
 				    .owner = db_text(q, 1),
@@ -58,17 +59,18 @@ static int take_found(struct tx *tx, struct db_query *q, struct attachment *ret,
 
 	if (r <= 0)
 		return r;
-	struct attachment a = read_row(q);
+	struct attachment a = read_attachment_row(q);
 	*ret = keep(tx, &a);
 	*ret_held = db_int(q, HELD_COLUMN) != 0;
 	return 1;
 }
 
-static int find(struct tx *tx, const char *owner, const char *checksum, struct attachment *ret,
-		bool *ret_held)
+static int find_attachment(struct tx *tx, const char *owner, const char *checksum,
+			   struct attachment *ret, bool *ret_held)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &FIND);
 
+	assert(tx_is_open(tx));
 	db_bind_int(&q, 1, tx->now);
 	db_bind_text(&q, 2, owner);
 	db_bind_text(&q, 3, checksum);
@@ -79,6 +81,7 @@ static int find_id(struct tx *tx, int64_t id, struct attachment *ret, bool *ret_
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &FIND_ID);
 
+	assert(tx_is_open(tx));
 	db_bind_int(&q, 1, tx->now);
 	db_bind_int(&q, 2, id);
 	return take_found(tx, &q, ret, ret_held);
@@ -102,20 +105,22 @@ static int count(struct tx *tx, const char *owner, const struct attachment_metri
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT);
 
+	assert(tx_can_write(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_int(&q, 2, m->total_count);
 	db_bind_int(&q, 3, m->total_bytes);
 	db_bind_int(&q, 4, m->persistent_count);
 	db_bind_int(&q, 5, m->persistent_bytes);
-	return db_run(&q);
+	return db_post(&q, DB_ANY);
 }
 
 static int drop_empty(struct tx *tx, const char *owner)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &DROP_EMPTY);
 
+	assert(tx_can_write(tx));
 	db_bind_text(&q, 1, owner);
-	return db_run(&q);
+	return db_post(&q, DB_ANY);
 }
 
 int attachment_count(struct tx *tx, const char *owner, const struct attachment_metrics *delta)
@@ -202,18 +207,19 @@ int attachment_doom(struct tx *tx, const struct attachment *a)
 
 static const struct db_stmt DELETE_ID = { "DELETE FROM attachments WHERE id = $1" };
 
-static int delete_row(struct tx *tx, int64_t id)
+static int delete_attachment_row(struct tx *tx, int64_t id)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &DELETE_ID);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, id);
-	return db_run(&q);
+	return db_post(&q, DB_ANY);
 }
 
 static int remove_one(struct tx *tx, const struct attachment *a, const char *reason)
 {
 	struct attachment_metrics gone = share(a, -1);
-	int r = delete_row(tx, a->id);
+	int r = delete_attachment_row(tx, a->id);
 
 	if (r == LAPSE_OK)
 		r = attachment_count(tx, a->owner, &gone);
@@ -221,15 +227,94 @@ static int remove_one(struct tx *tx, const struct attachment *a, const char *rea
 		r = attachment_doom(tx, a);
 	if (r == LAPSE_OK)
 		r = attachment_announce_cleaned(tx, a, reason);
-	tx_count(tx, "attachments", -1);
+	tx_count(tx, &ATTACHMENT_BOUND, -1);
 	return r;
+}
+
+static const struct db_stmt OWN_DUE = {
+	"SELECT " COLUMNS " FROM attachments WHERE owner = $2 AND persist = 0 AND due_at <= $1 "
+	"ORDER BY due_at LIMIT $3"
+};
+
+static int read_own_due(struct tx *tx, const char *owner, int64_t limit, struct attachment *out,
+			int64_t *ret_n)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &OWN_DUE);
+	int64_t n = 0;
+	int r = LAPSE_OK;
+
+	assert(tx_is_open(tx));
+	db_bind_int(&q, 1, tx->now);
+	db_bind_text(&q, 2, owner);
+	db_bind_int(&q, 3, limit + tx->engine->settings->holds_max);
+	while (n < limit && (r = db_step(&q)) > 0) {
+		struct attachment a = read_attachment_row(&q);
+		if (!db_int(&q, HELD_COLUMN))
+			out[n++] = keep(tx, &a);
+	}
+	*ret_n = n;
+	return n == limit ? LAPSE_OK : r;
+}
+
+int attachment_clean_owner(struct tx *tx, const char *owner, int64_t limit,
+			   struct attachment_metrics *ret_gone)
+{
+	struct attachment *due = tx_alloc(tx, (size_t)limit * sizeof(*due));
+	int64_t n = 0, bytes = 0;
+	int r = guard_in_grace(tx->engine->restored_at, 0, tx->now)
+			? LAPSE_OK
+			: read_own_due(tx, owner, limit, due, &n);
+
+	for (int64_t i = 0; r == LAPSE_OK && i < n; i++) {
+		assert(attachment_is_due(due[i].due_at, tx->now) && !due[i].terms.persist);
+		r = remove_one(tx, &due[i], "expired");
+		bytes += due[i].size;
+	}
+	if (r == LAPSE_OK)
+		*ret_gone = (struct attachment_metrics){ .total_count = n, .total_bytes = bytes };
+	return r;
+}
+
+static const struct db_stmt FILES_UNTRIED = {
+	"SELECT 1 FROM cleanups WHERE state = 1 AND kind = 'attachment' AND attempts = 0 "
+	"AND id <= $1 AND ($2 = '' OR owner = $2) LIMIT 1"
+};
+static const struct db_stmt FILES_LEFT = {
+	"SELECT count(*) FROM cleanups WHERE kind = 'attachment' AND id <= $1 "
+	"AND ($2 = '' OR owner = $2)"
+};
+
+int attachment_files_untried(struct db *db, const char *owner, int64_t mark, bool *ret)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(db, &FILES_UNTRIED);
+
+	db_bind_int(&q, 1, mark);
+	db_bind_text(&q, 2, owner);
+	int r = db_step(&q);
+	if (r < 0)
+		return r;
+	*ret = r > 0;
+	return LAPSE_OK;
+}
+
+int attachment_files_left(struct db *db, const char *owner, int64_t mark, int64_t *ret)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(db, &FILES_LEFT);
+
+	db_bind_int(&q, 1, mark);
+	db_bind_text(&q, 2, owner);
+	int r = db_step(&q);
+	if (r < 0)
+		return r;
+	*ret = db_int(&q, 0);
+	return LAPSE_OK;
 }
 
 int attachment_delete(struct tx *tx, const char *owner, const char *checksum)
 {
 	struct attachment a;
 	bool held = false;
-	int r = find(tx, owner, checksum, &a, &held);
+	int r = find_attachment(tx, owner, checksum, &a, &held);
 
 	if (r <= 0)
 		return r < 0 ? r : LAPSE_ENOTFOUND;
@@ -250,8 +335,12 @@ int attachment_delete_broken(struct tx *tx, int64_t id, bool *ret_held)
 /* Staging */
 
 static const struct db_stmt ROOM = {
-	"UPDATE attachment_totals SET total_bytes = total_bytes WHERE owner = '' "
+	"UPDATE attachment_totals SET total_bytes = total_bytes WHERE owner = $3 "
 	"AND total_bytes + $1 <= $2"
+};
+static const struct db_stmt TOTALS_BEGIN = {
+	"INSERT INTO attachment_totals (owner, total_count, total_bytes, persistent_count, "
+	"persistent_bytes) VALUES ($1, 0, 0, 0, 0) ON CONFLICT (owner) DO NOTHING"
 };
 static const struct db_stmt INSERT = {
 	"INSERT INTO attachments (id, owner, checksum, name, size, persist, ttl_ms, inserted_at, "
@@ -277,26 +366,52 @@ static int announce_staged(struct tx *tx, const struct attachment *a)
 	return event_add(tx, a->owner, EVENT_ATTACHMENT_STAGED, &data);
 }
 
-static int check_room(struct tx *tx, int64_t size, struct problem *p)
+/* `owner` '' = all together. */
+static int check_room_of(struct tx *tx, const char *owner, int64_t size, int64_t max)
 {
-	int64_t max = tx->engine->settings->attachment_total_bytes;
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &ROOM);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, size);
 	db_bind_int(&q, 2, max);
-	int r = db_run(&q);
-	if (r == LAPSE_OK && db_changed(&q) == 0)
-		return problem_set(p, LAPSE_ELIMIT, NULL,
+	db_bind_text(&q, 3, owner);
+	return db_post(&q, DB_ONE_OR(LAPSE_ELIMIT));
+}
+
+static int begin_totals(struct tx *tx, const char *owner)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &TOTALS_BEGIN);
+
+	assert(tx_can_write(tx));
+	db_bind_text(&q, 1, owner);
+	return db_post(&q, DB_ANY);
+}
+
+static int check_owner_room(struct tx *tx, const char *owner, int64_t size, struct problem *p)
+{
+	const struct settings *set = tx->engine->settings;
+	int r = begin_totals(tx, owner);
+
+	if (r == LAPSE_OK)
+		r = check_room_of(tx, owner, size,
+				  quota_of(tx->engine, owner, QUOTA_ATTACHMENT_BYTES));
+	if (r == LAPSE_ELIMIT)
+		return quota_refuse(tx->engine, owner, QUOTA_ATTACHMENT_BYTES, p);
+	if (r == LAPSE_OK)
+		r = check_room_of(tx, "", size, set->attachment_total_bytes);
+	if (r == LAPSE_ELIMIT)
+		return problem_set(p, r, NULL,
 				   "there is no room for %" PRId64 " more bytes: all attachments "
 				   "together may have %" PRId64 " (attachment_total_bytes)",
-				   size, max);
+				   size, set->attachment_total_bytes);
 	return r;
 }
 
-static int insert_row(struct tx *tx, const struct attachment *a)
+static int insert_attachment_row(struct tx *tx, const struct attachment *a)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &INSERT);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, a->id);
 	db_bind_text(&q, 2, a->owner);
 	db_bind_text(&q, 3, a->checksum);
@@ -306,7 +421,7 @@ static int insert_row(struct tx *tx, const struct attachment *a)
 	db_bind_int(&q, 7, a->terms.ttl_ms);
 	db_bind_int(&q, 8, a->inserted_at);
 	bind_due(&q, 9, a->due_at);
-	return db_run(&q);
+	return db_post(&q, DB_ONE);
 }
 
 static void keep_blob(struct engine *e, void *blob)
@@ -315,18 +430,19 @@ static void keep_blob(struct engine *e, void *blob)
 	((struct blob *)blob)->kept = true;
 }
 
-static int insert(struct tx *tx, const struct attachment *a, struct blob *b, struct problem *p)
+static int insert_attachment(struct tx *tx, const struct attachment *a, struct blob *b,
+			     struct problem *p)
 {
 	struct attachment_metrics more = share(a, 1);
-	int r = check_room(tx, a->size, p);
+	int r = check_owner_room(tx, a->owner, a->size, p);
 
 	if (r == LAPSE_OK)
-		r = insert_row(tx, a);
+		r = insert_attachment_row(tx, a);
 	if (r == LAPSE_OK)
 		r = attachment_count(tx, a->owner, &more);
 	if (r < 0)
 		return r;
-	tx_count(tx, "attachments", 1);
+	tx_count(tx, &ATTACHMENT_BOUND, 1);
 	tx_effect(tx, keep_blob, b);
 	return LAPSE_OK;
 }
@@ -335,12 +451,13 @@ static int refresh_row(struct tx *tx, const struct attachment *a)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &REFRESH);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, a->id);
 	db_bind_int(&q, 2, a->terms.persist);
 	db_bind_int(&q, 3, a->terms.ttl_ms);
 	db_bind_int(&q, 4, a->inserted_at);
 	bind_due(&q, 5, a->due_at);
-	return db_run(&q);
+	return db_post(&q, DB_ANY);
 }
 
 static int refresh(struct tx *tx, struct attachment *a, const struct attachment_terms *wanted)
@@ -367,9 +484,10 @@ static int renumber(struct tx *tx, const struct db_stmt *stmt, int64_t from, int
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, stmt);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, from);
 	db_bind_int(&q, 2, to);
-	return db_run(&q);
+	return db_post(&q, DB_ANY);
 }
 
 /* The row's file was gone, or cut: the new one takes its place, and a hold stays. */
@@ -406,7 +524,7 @@ int attachment_stage(struct tx *tx, const char *owner, struct blob *b,
 {
 	struct attachment a;
 	bool held = false;
-	int found = find(tx, owner, b->checksum, &a, &held), r = LAPSE_OK;
+	int found = find_attachment(tx, owner, b->checksum, &a, &held), r = LAPSE_OK;
 
 	if (found < 0)
 		return found;
@@ -420,7 +538,7 @@ int attachment_stage(struct tx *tx, const char *owner, struct blob *b,
 		r = heal(tx, &a, b);
 	if (r == LAPSE_OK && !found) {
 		a = draft(tx, owner, b, d);
-		r = insert(tx, &a, b, p);
+		r = insert_attachment(tx, &a, b, p);
 	}
 	if (r == LAPSE_OK)
 		r = announce_staged(tx, &a);
@@ -429,12 +547,33 @@ int attachment_stage(struct tx *tx, const char *owner, struct blob *b,
 	return r;
 }
 
+int attachment_restage(struct tx *tx, const char *owner, const char *checksum,
+		       const struct attachment_draft *d, attachment_fn *fn, void *arg)
+{
+	struct attachment a;
+	bool held = false;
+	int found = find_attachment(tx, owner, checksum, &a, &held);
+
+	if (found < 0)
+		return found;
+	if (!found || a.id == d->broken || (!held && attachment_is_due(a.due_at, tx->now)))
+		return LAPSE_ENOTFOUND;
+	int r = refresh(tx, &a, &d->terms);
+	if (r == LAPSE_OK)
+		r = announce_staged(tx, &a);
+	if (r < 0)
+		return r;
+	assert(a.cached && a.inserted_at == tx->now);
+	fn(arg, &a);
+	return LAPSE_OK;
+}
+
 int attachment_peek(struct tx *tx, const char *owner, const char *checksum, int64_t *ret_id,
 		    int64_t *ret_size)
 {
 	struct attachment a;
 	bool held = false;
-	int r = find(tx, owner, checksum, &a, &held);
+	int r = find_attachment(tx, owner, checksum, &a, &held);
 
 	*ret_id = 0;
 	if (r > 0 && (held || !attachment_is_due(a.due_at, tx->now))) {
@@ -451,7 +590,7 @@ int attachment_get(struct tx *tx, const char *owner, const char *checksum, attac
 {
 	struct attachment a;
 	bool held = false;
-	int r = find(tx, owner, checksum, &a, &held);
+	int r = find_attachment(tx, owner, checksum, &a, &held);
 
 	if (r <= 0)
 		return r < 0 ? r : LAPSE_ENOTFOUND;
@@ -471,12 +610,13 @@ int attachment_list(struct tx *tx, const char *owner, int64_t before, int64_t li
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &LIST);
 	int r;
 
+	assert(tx_is_open(tx));
 	db_bind_int(&q, 1, tx->now);
 	db_bind_text(&q, 2, owner);
 	db_bind_int(&q, 3, before);
 	db_bind_int(&q, 4, limit);
 	while ((r = db_step(&q)) > 0) {
-		struct attachment a = read_row(&q);
+		struct attachment a = read_attachment_row(&q);
 		fn(arg, &a);
 	}
 	return r;

@@ -40,6 +40,12 @@ int attachment_stage(struct tx *tx, const char *owner, struct blob *b,
 		     const struct attachment_draft *d, attachment_fn *fn, void *arg,
 		     struct problem *p);
 
+/* Stages again bytes that the owner has, without sending them: refreshes the live row.
+ * LAPSE_ENOTFOUND when the owner does not have them, or when the caller found the file of the row
+ * missing (d->broken). */
+int attachment_restage(struct tx *tx, const char *owner, const char *checksum,
+		       const struct attachment_draft *d, attachment_fn *fn, void *arg);
+
 /* LAPSE_ENOTFOUND; LAPSE_EEXPIRED for one past its lifetime that no sweep has met yet. */
 int attachment_get(struct tx *tx, const char *owner, const char *checksum, attachment_fn *fn,
 		   void *arg);
@@ -55,6 +61,18 @@ int attachment_list(struct tx *tx, const char *owner, int64_t before, int64_t li
 /* LAPSE_ENOTFOUND; LAPSE_ECONFLICT while it is held. */
 int attachment_delete(struct tx *tx, const char *owner, const char *checksum);
 
+struct attachment_metrics;
+
+/* Removes up to `limit` attachments of the owner that are due. *ret_gone = how many, and how large.
+ */
+int attachment_clean_owner(struct tx *tx, const char *owner, int64_t limit,
+			   struct attachment_metrics *ret_gone);
+
+/* Files whose deletion was noted up to the id `mark`, of one owner or ("") of all: whether one was
+ * not tried yet, and how many are there still, tried or not. */
+int attachment_files_untried(struct db *db, const char *owner, int64_t mark, bool *ret);
+int attachment_files_left(struct db *db, const char *owner, int64_t mark, int64_t *ret);
+
 /* Removes the row with this id because its file is gone. 1 = done, 0 = there is no such row, or it
  * is held. *ret_held says which. */
 int attachment_delete_broken(struct tx *tx, int64_t id, bool *ret_held);
@@ -69,7 +87,7 @@ int attachment_metrics(struct db *db, const char *owner, struct attachment_metri
 
 void attachment_write_metrics(const struct engine *e, struct buf *out);
 
-extern const struct bound ATTACHMENT_BOUND;
+extern const struct bound_spec ATTACHMENT_BOUND;
 
 /* For attachment/expire.c. */
 int attachment_announce_cleaned(struct tx *tx, const struct attachment *a, const char *reason);

@@ -10,12 +10,14 @@
 #ifndef LAPSE_ATTACHMENT_DEPOT_H
 #define LAPSE_ATTACHMENT_DEPOT_H
 
+#include <assert.h>
+
 #include "attachment/reconcile.h"
 #include "engine/engine.h"
 
 #define DEPOT_BATCH CLEANUP_RUNNING_MAX
 #define DEPOT_MISSING_MAX                                                                          \
-	RECONCILE_MEND_MAX /* missing files that reads have met and nobody has looked at yet */
+	RECONCILE_MEND_MAX /* missing files that reads have reported, not checked yet */
 #define DEPOT_COPIES_MAX 4 /* local files copied at once: each has a worker for long */
 
 struct batch {
@@ -26,7 +28,7 @@ struct batch {
 	char whys[DEPOT_BATCH][128];
 };
 
-/* A local file on its way into a blob. Owned by whoever wants it, until done() was called. */
+/* A local file on its way into a blob. Owned by the caller until done() was called. */
 struct copy {
 	struct offload offload;
 	struct list link;
@@ -35,7 +37,12 @@ struct copy {
 	int err;
 };
 
+#define DEPOT_FILES_KEY "files" /* wakes calls that wait for deletions of files */
+#define DEPOT_MAGIC 0x4c445054u
+
 struct depot {
+	uint32_t magic;
+	char *root;            /* the data directory, absolute */
 	struct batch deleting; /* under way while `busy` */
 	bool busy;
 	size_t waiting_count;
@@ -47,17 +54,25 @@ struct depot {
 	int64_t orphans_found, missing_found; /* since the start */
 
 	int copying;        /* local files, now */
-	struct list copies; /* struct copy: those that wait for their turn */
+	struct list copies; /* struct copy: waiting for their turn */
 	bool stopping;
 };
 
-/* Somebody who wanted to read has found that the file of this row is gone. */
+static inline struct depot *depot_of(const struct engine *e)
+{
+	struct depot *d = engine_room(e, ROOM_ATTACHMENT);
+
+	assert(d && d->magic == DEPOT_MAGIC);
+	return d;
+}
+
+/* A read has found that the file of this row is gone. */
 void depot_report_missing(struct engine *e, int64_t id);
 
 /* Runs it, once fewer than DEPOT_COPIES_MAX are under way. */
 void depot_copy(struct engine *e, struct copy *c);
 
-extern const struct bound_memory DEPOT_MEMORY;
+extern const struct room ATTACHMENT_ROOM;
 extern const struct cleanup_kind CLEANUP_ATTACHMENT;
 
 #endif

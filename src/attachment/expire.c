@@ -20,7 +20,7 @@ static struct attachment read_pruned(const struct pruned *row)
 }
 
 /* Each file is an event and an intent of its own; figures are kept once an owner. */
-static int settle(struct tx *tx, const struct pruned *rows, size_t n)
+static int settle_attachments(struct tx *tx, const struct pruned *rows, size_t n)
 {
 	for (size_t i = 0, start = 0; i < n; start = i) {
 		struct attachment_metrics gone = { 0 };
@@ -44,8 +44,12 @@ static int settle(struct tx *tx, const struct pruned *rows, size_t n)
 
 _Static_assert(MORE_COUNT <= BOUND_MORE_MAX, "raise BOUND_MORE_MAX");
 
-const struct bound ATTACHMENT_BOUND = {
-	.table = "attachments",
+static const struct db_stmt OWN_ATTACHMENTS = {
+	"SELECT total_count FROM attachment_totals WHERE owner = $1"
+};
+
+const struct bound_spec ATTACHMENT_BOUND = {
+	.name = "attachments",
 	.scheduler = "attachments",
 	.bounded_by = "ttl_ms after inserted_at; attachment_total_bytes",
 	.due_when = "now - inserted_at >= ttl_ms",
@@ -53,23 +57,23 @@ const struct bound ATTACHMENT_BOUND = {
 		       "removed.",
 	.action = "delete row, then the file",
 	.paths = PATH_LAZY | PATH_SWEEP | PATH_FORCED,
-	.window = WINDOW_NONE,
-	.event = EVENT_NONE, /* one each, written by settle() */
-	.reason = "past its lifetime",
+	.key = BOUND_KEY({ "id", BOUND_INT }),
+	.key_is_id = true,
+	.time = "due_at",
+	.op = DUE_AT,
+	.only = BOUND_ONLY(IS_INT("persist", 0)),
+	.held_as = "attachments",
 	.holdable = true,
-	.keyed_by_name = true,
-	.newest = { "SELECT coalesce(max(id), 0) FROM attachments" },
-	.due = { "SELECT count(*), min(at) FROM (SELECT due_at AS at FROM attachments AS a "
-		 "WHERE due_at <= $1 AND NOT EXISTS (SELECT 1 FROM holds AS h "
-		 "WHERE h.tbl = 'attachments' AND h.ref = a.id) ORDER BY due_at LIMIT $2)" },
-	.prune = { "DELETE FROM attachments WHERE due_at <= $1 AND persist = 0 AND id IN ("
-		   "SELECT id FROM attachments AS a WHERE due_at <= $1 "
-		   "AND (due_at, id) > ($2, $3) AND NOT EXISTS (SELECT 1 FROM holds AS h "
-		   "WHERE h.tbl = 'attachments' AND h.ref = a.id AND h.until > $5) "
-		   "ORDER BY due_at, id LIMIT $4) "
-		   "RETURNING due_at, id, owner, checksum, 0, size, name, ttl_ms" },
-	.more = MORE_COUNT,
-	.find = { "SELECT id FROM attachments WHERE owner = $1 AND checksum = $2" },
-	.settle = settle,
-	.memory = &DEPOT_MEMORY,
+	.named_by = BOUND_COLUMNS("checksum"),
+	.event = NULL, /* one for each file, written by settle_attachments() */
+	.reason = "past its lifetime",
+	.owner = "owner",
+	.shown = BOUND_COLUMNS("name"),
+	.group = "checksum",
+	.more = (const char *const[]){ [MORE_SIZE] = "size",
+				       [MORE_NAME] = "name",
+				       [MORE_TTL] = "ttl_ms",
+				       [MORE_COUNT] = NULL },
+	.own_live = &OWN_ATTACHMENTS,
+	.settle = settle_attachments,
 };

@@ -7,6 +7,7 @@
 #include "attachment/attachment.h"
 #include "attachment/depot.h"
 #include "base/mem.h"
+#include "engine/job.h"
 
 #define MISSING_MIN 10             /* so many and more than half: nothing is removed */
 #define PAUSE_US 5000              /* between two slices */
@@ -26,15 +27,15 @@ static bool in_grace(const struct engine *e)
 	return guard_in_grace(e->restored_at, 0, clock_wall(e->clock));
 }
 
-static int doom_orphans(struct tx *tx, const struct reconcile *x, int64_t *ret_n)
+static int doom_orphans(struct tx *tx, void *arg)
 {
+	const struct reconcile *x = arg;
 	const char *path = buf_text(&x->orphans), *end = path + x->orphans.len;
 
 	for (; path < end; path += strlen(path) + 1) {
 		int r = cleanup_add(tx, "", &CLEANUP_ATTACHMENT, path);
 		if (r < 0)
 			return r;
-		(*ret_n)++;
 	}
 	return LAPSE_OK;
 }
@@ -50,25 +51,18 @@ static int64_t count_orphans(const struct reconcile *x)
 
 static int settle_orphans(struct engine *e, struct reconcile *x)
 {
-	int64_t n = 0;
-	struct tx tx;
+	int64_t n = count_orphans(x);
 
-	if (x->orphans.len == 0)
+	if (n == 0)
 		return LAPSE_OK;
 	if (in_grace(e)) {
-		x->reported += count_orphans(x);
+		x->reported += n;
 		return LAPSE_OK;
 	}
-	int r = tx_begin(&tx, e);
-	if (r == LAPSE_OK)
-		r = doom_orphans(&tx, x, &n);
-	if (r == LAPSE_OK)
-		r = tx_commit_lazy(&tx);
-	else
-		tx_rollback(&tx);
+	int r = job_do(e, JOB_LAZY, doom_orphans, x);
 	if (r == LAPSE_OK) {
 		x->reported += n;
-		e->depot->orphans_found += n;
+		depot_of(e)->orphans_found += n;
 	}
 	return r;
 }
@@ -96,24 +90,32 @@ static int mend_row(struct tx *tx, int64_t id, enum mended *ret)
 	return LAPSE_OK;
 }
 
+struct mending {
+	const int64_t *ids;
+	size_t n;
+	enum mended how[RECONCILE_MEND_MAX];
+};
+
+static int mend_rows(struct tx *tx, void *arg)
+{
+	struct mending *x = arg;
+	int r = LAPSE_OK;
+
+	for (size_t i = 0; r == LAPSE_OK && i < x->n; i++)
+		r = mend_row(tx, x->ids[i], &x->how[i]);
+	return r;
+}
+
 int reconcile_mend_rows(struct engine *e, const int64_t *ids, size_t n)
 {
-	enum mended how[RECONCILE_MEND_MAX] = { MENDED_NOT };
-	struct tx tx;
-	int r = tx_begin(&tx, e);
+	struct mending x = { .ids = ids, .n = n };
 
 	assert(n <= RECONCILE_MEND_MAX);
-	for (size_t i = 0; r == LAPSE_OK && i < n; i++)
-		r = mend_row(&tx, ids[i], &how[i]);
-	if (r < 0) {
-		tx_rollback(&tx);
-		return r;
-	}
-	r = tx_commit_lazy(&tx);
+	int r = job_do(e, JOB_LAZY, mend_rows, &x);
 	for (size_t i = 0; r == LAPSE_OK && i < n; i++) {
-		if (how[i] != MENDED_NOT)
-			log_row(e, ids[i], how[i] == MENDED_HELD);
-		e->depot->missing_found += how[i] == MENDED_GONE;
+		if (x.how[i] != MENDED_NOT)
+			log_row(e, ids[i], x.how[i] == MENDED_HELD);
+		depot_of(e)->missing_found += x.how[i] == MENDED_GONE;
 	}
 	return r;
 }
@@ -156,7 +158,7 @@ static bool is_suspicious(const struct engine *e, struct reconcile *x)
 	return x->files_gone || in_grace(e);
 }
 
-static void finish(struct engine *e, struct reconcile *x)
+static void reconcile_finish(struct engine *e, struct reconcile *x)
 {
 	if (x->reported || x->missing_total || x->temporary || x->older || x->unreadable)
 		log_report(e, x);
@@ -177,8 +179,7 @@ static void next_directory(const struct engine *e, struct reconcile *x)
 		x->directory++;
 	if (x->directory < BLOB_FANOUT)
 		return;
-	x->phase =
-		e->states[matrix_find(e, "attachments")].live > 0 ? RECONCILE_ROWS : RECONCILE_MEND;
+	x->phase = matrix_of(e, &ATTACHMENT_BOUND)->live > 0 ? RECONCILE_ROWS : RECONCILE_MEND;
 }
 
 static void next_phase(struct engine *e, struct reconcile *x)
@@ -236,12 +237,12 @@ static void mend_some(struct engine *e, struct reconcile *x)
 	}
 	x->mended += n;
 	if (x->mended == x->missing_count)
-		finish(e, x);
+		reconcile_finish(e, x);
 }
 
 void reconcile_tick(struct engine *e)
 {
-	struct reconcile *x = &e->depot->reconcile;
+	struct reconcile *x = &depot_of(e)->reconcile;
 
 	if (x->phase == RECONCILE_DONE || x->busy || reconcile_next_us(e) > 0)
 		return;
@@ -256,17 +257,18 @@ void reconcile_tick(struct engine *e)
 
 lapse_us reconcile_next_us(const struct engine *e)
 {
-	const struct reconcile *x = &e->depot->reconcile;
+	const struct reconcile *x = &depot_of(e)->reconcile;
 	lapse_us in = x->not_before - clock_mono(e->clock);
 
-	if (x->phase == RECONCILE_DONE || x->busy)
+	if (x->phase == RECONCILE_DONE || x->busy || !e->files_shared ||
+	    !cluster_leads(e, ATTACHMENT_BOUND.scheduler))
 		return INT64_MAX;
 	return in > 0 ? in : 0;
 }
 
 bool reconcile_lets_mend(const struct engine *e)
 {
-	const struct reconcile *x = &e->depot->reconcile;
+	const struct reconcile *x = &depot_of(e)->reconcile;
 
 	return x->phase == RECONCILE_DONE && !x->files_gone;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The check after a start: files without a row, rows without a file, leftovers of files that never
- * got their name. A crash leaves the first and the last; the second is somebody else's doing.
+ * got their name. A crash leaves the first and the last; the second comes from outside lapse.
  *
  * It runs beside everything else, a slice at a time on a worker, with the engine's reader: some
  * thousand files of one of the 256 directories, or some hundred rows. It only looks at ids up to
- * the newest one at the start. Those can lose their row meanwhile, but nobody can get one; so what
+ * the newest one at the start. Such an id can lose its row meanwhile but cannot get one; so what
  * is being staged now is never taken for a leftover. What is being removed now loses its row, then
- * its file, then its intent; so whoever was not found is looked for a second time, in the other
+ * its file, then its intent; so an id that was not found is looked for a second time, in the other
  * place. What a slice finds stays true until the loop acts on it.
  *
  * What it finds: a file without a row and without an intent to delete it gets that intent. A row

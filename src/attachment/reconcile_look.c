@@ -93,7 +93,7 @@ static const struct db_stmt HAS_ROW = {
 	"SELECT 1 FROM cleanups WHERE kind = 'attachment' AND target = $3"
 };
 
-static int is_known(struct db *db, const char *checksum, int64_t id, const char *path)
+static int is_known_blob(struct db *db, const char *checksum, int64_t id, const char *path)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(db, &HAS_ROW);
 
@@ -103,8 +103,8 @@ static int is_known(struct db *db, const char *checksum, int64_t id, const char 
 	return db_step(&q);
 }
 
-/* After it was found to be unknown: a file that is still there then had nobody before, either. One
- * that is gone was removed, row and intent and all, while we looked. */
+/* Asked after no row and no intent was found for it: a file that is still there had none before,
+ * either. One that is gone was removed while we looked, together with its row and its intent. */
 static bool is_there(const struct reconcile *x, const char *name)
 {
 	struct stat st;
@@ -112,7 +112,7 @@ static bool is_there(const struct reconcile *x, const char *name)
 	return fstatat(dirfd(x->dir), name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
 }
 
-/* 1 = it is an orphan. What is not a file with a name of ours in its place is somebody else's. */
+/* 1 = it is an orphan. Anything but a file with a name of ours, in its place, is left alone. */
 static int judge_file(struct reconcile *x, struct db *db, const char *name,
 		      char path[BLOB_PATH_MAX])
 {
@@ -125,7 +125,7 @@ static int judge_file(struct reconcile *x, struct db *db, const char *name,
 	if ((unsigned char)byte[0] != x->directory)
 		return 0;
 	blob_path(checksum, id, path);
-	int r = is_known(db, checksum, id, path);
+	int r = is_known_blob(db, checksum, id, path);
 	if (r != 0 || !is_there(x, name))
 		return r < 0 ? r : 0;
 	x->older += id < x->oldest;
@@ -133,13 +133,13 @@ static int judge_file(struct reconcile *x, struct db *db, const char *name,
 }
 
 /* Some of the directory, under one lock. False = that was its end, or an error. */
-static bool look_at_some(struct reconcile *x, const char *name, size_t *found)
+static bool look_at_some(struct reconcile *x, struct db *reader, const char *name, size_t *found)
 {
 	char path[BLOB_PATH_MAX];
 
 	for (int i = 0; i < LOOKUPS_A_LOCK; i++) {
 		const struct dirent *entry = next_entry(x, name);
-		int r = entry ? judge_file(x, x->offload.engine->reader, entry->d_name, path) : 0;
+		int r = entry ? judge_file(x, reader, entry->d_name, path) : 0;
 		if (r > 0 && ++*found)
 			buf_add(&x->orphans, path, strlen(path) + 1);
 		x->err = r < 0 ? r : LAPSE_OK;
@@ -151,15 +151,15 @@ static bool look_at_some(struct reconcile *x, const char *name, size_t *found)
 
 static void look_at_directory(struct reconcile *x, const char *name)
 {
-	struct engine *e = x->offload.engine;
+	struct store *s = x->offload.engine->store;
 	size_t found = 0;
 
 	x->more = true;
 	for (int seen = 0; x->more && seen < SLICE_FILES && found < SLICE_ORPHANS;
 	     seen += LOOKUPS_A_LOCK) {
-		pthread_mutex_lock(&e->reader_lock);
-		x->more = look_at_some(x, name, &found);
-		pthread_mutex_unlock(&e->reader_lock);
+		struct db *reader = store_take_reader(s);
+		x->more = look_at_some(x, reader, name, &found);
+		store_give_reader(s, reader);
 	}
 }
 
@@ -190,13 +190,13 @@ struct seen {
 
 static int read_rows(struct reconcile *x, struct seen *rows, size_t *ret_n)
 {
-	struct engine *e = x->offload.engine;
+	struct store *s = x->offload.engine->store;
+	struct db *reader = store_take_reader(s);
 	size_t n = 0;
 	int r;
 
-	pthread_mutex_lock(&e->reader_lock);
 	{
-		struct db_query CLEANUP(db_finish) q = db_query(e->reader, &ROWS);
+		struct db_query CLEANUP(db_finish) q = db_query(reader, &ROWS);
 		db_bind_int(&q, 1, x->after);
 		db_bind_int(&q, 2, x->newest);
 		db_bind_int(&q, 3, SLICE_ROWS);
@@ -207,7 +207,7 @@ static int read_rows(struct reconcile *x, struct seen *rows, size_t *ret_n)
 			n++;
 		}
 	}
-	pthread_mutex_unlock(&e->reader_lock);
+	store_give_reader(s, reader);
 	*ret_n = n;
 	return r;
 }
@@ -217,12 +217,13 @@ static const struct db_stmt ROW = { "SELECT 1 FROM attachments WHERE id = $1" };
 /* After its file was not: one that is gone by now went with it, while we looked. */
 static int has_row(struct engine *e, int64_t id)
 {
-	pthread_mutex_lock(&e->reader_lock);
-	struct db_query q = db_query(e->reader, &ROW);
+	struct db *reader = store_take_reader(e->store);
+	struct db_query q = db_query(reader, &ROW);
+
 	db_bind_int(&q, 1, id);
 	int r = db_step(&q);
 	db_finish(&q);
-	pthread_mutex_unlock(&e->reader_lock);
+	store_give_reader(e->store, reader);
 	return r;
 }
 

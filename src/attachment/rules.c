@@ -41,8 +41,8 @@ static bool read_number(const char **text, int64_t *ret)
 	return true;
 }
 
-static enum range_verdict judge(int64_t first, int64_t last, int64_t size, int64_t *ret_offset,
-				int64_t *ret_length)
+static enum range_verdict judge_range(int64_t first, int64_t last, int64_t size,
+				      int64_t *ret_offset, int64_t *ret_length)
 {
 	if (first >= size)
 		return RANGE_UNSATISFIABLE;
@@ -74,7 +74,7 @@ enum range_verdict attachment_range(const char *header, int64_t size, int64_t *r
 		first = last < size ? size - last : 0;
 		last = INT64_MAX;
 	}
-	return judge(first, last, size, ret_offset, ret_length);
+	return judge_range(first, last, size, ret_offset, ret_length);
 }
 
 /* Names */

@@ -35,7 +35,7 @@ enum range_verdict { RANGE_WHOLE, RANGE_PART, RANGE_UNSATISFIABLE };
 enum range_verdict attachment_range(const char *header, int64_t size, int64_t *ret_offset,
 				    int64_t *ret_length);
 
-/* Content-Disposition for a name that nobody has to trust: what could be a path or end the header
+/* Content-Disposition for a name that cannot be trusted: what could be a path or end the header
  * is replaced, what is not ASCII is encoded (RFC 6266, RFC 8187). */
 void attachment_disposition(struct buf *out, const char *name);
 

@@ -22,4 +22,10 @@ bool address_is_valid(const char *text, const char **ret_why);
 /* Capital letters of ASCII become small ones, in place. */
 void ascii_lower(char *text);
 
+struct sockaddr;
+
+/* Whether the address is one of the public Internet: neither this machine nor a private, local,
+ * shared, reserved or multicast network, also where an IPv6 address holds an IPv4 one. */
+bool sockaddr_is_public(const struct sockaddr *a);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/buf.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,8 @@ void buf_clear(struct buf *b)
 void buf_grow(struct buf *b, size_t more)
 {
 	size_t cap = b->cap ? b->cap * 2 : 256;
+
+	assert(b->len <= b->cap && more <= SIZE_MAX / 4 - b->len);
 	if (cap < b->len + more)
 		cap = b->len + more;
 	b->data = mem_realloc(b->data, cap + 1);
@@ -32,6 +35,7 @@ void buf_grow(struct buf *b, size_t more)
 
 void buf_add(struct buf *b, const void *bytes, size_t n)
 {
+	assert(bytes || n == 0);
 	buf_reserve(b, n);
 	memcpy(b->data + b->len, bytes, n);
 	b->len += n;
@@ -65,10 +69,12 @@ void buf_printf(struct buf *b, const char *format, ...)
 	va_copy(again, ap);
 	int n = vsnprintf(NULL, 0, format, ap);
 	va_end(ap);
+	assert(n >= 0);
 	buf_reserve(b, (size_t)n);
 	vsnprintf(b->data + b->len, (size_t)n + 1, format, again);
 	va_end(again);
 	b->len += (size_t)n;
+	assert(b->len <= b->cap);
 }
 
 const char *buf_text(const struct buf *b)

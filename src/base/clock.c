@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -62,6 +63,7 @@ static struct civil civil_of_days(int64_t days)
 		.month = (int)(mp < 10 ? mp + 3 : mp - 9),
 		.day = (int)(doy - (153 * mp + 2) / 5 + 1),
 	};
+	assert(c.month >= 1 && c.month <= 12 && c.day >= 1 && c.day <= 31);
 	c.year += c.month <= 2;
 	return c;
 }
@@ -94,6 +96,7 @@ static int64_t floor_days(lapse_ms t)
 
 static void put_2(char *out, int n)
 {
+	assert(n >= 0 && n < 100);
 	out[0] = (char)('0' + n / 10);
 	out[1] = (char)('0' + n % 10);
 }
@@ -119,6 +122,7 @@ void time_format(lapse_ms t, char out[TIME_TEXT_LEN + 1])
 	int ms = (int)(t - days * MS_A_DAY);
 	struct civil c = civil_of_days(days);
 
+	assert(ms >= 0 && ms < MS_A_DAY && c.year >= 0 && c.year <= 9999);
 	memcpy(out, "0000-00-00T00:00:00.000Z", TIME_TEXT_LEN + 1);
 	put_year(out, c.year);
 	put_2(out + 5, c.month);

@@ -26,7 +26,7 @@ const char *err_text(int err);
 int problem_set(struct problem *p, int err, const char *field, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* The message of `p`, or the error's own text where nobody wrote one. */
+/* The message of `p`, or the error's own text where it has none. */
 const char *problem_text(const struct problem *p, int err);
 
 #endif

@@ -19,4 +19,10 @@ int file_load(const char *path, size_t max, struct buf *out, struct problem *p);
 int file_open(const char *path, int flags, int *ret_fd, struct problem *p);
 int file_load_fd(const char *path, int fd, size_t max, struct buf *out, struct problem *p);
 
+/* Paths below a directory that nothing leads out of: no "..", no symbolic link, nothing of /proc.
+ * file_open_beneath gives a descriptor or a negative errno, file_unlink_beneath 0 or a negative
+ * errno; both are EXDEV or ELOOP for a path that would lead out. */
+int file_open_beneath(const char *dir, const char *path, int flags);
+int file_unlink_beneath(const char *dir, const char *path);
+
 #endif

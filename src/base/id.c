@@ -6,29 +6,41 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define COUNTER_BITS 21
+#define REPLICA_BITS 8
+#define COUNTER_BITS 13
+#define BELOW_MS_BITS (COUNTER_BITS + REPLICA_BITS)
 #define ID_MS_MAX ((INT64_C(1) << 42) - 1)
+_Static_assert(42 + BELOW_MS_BITS == 63, "an id is a positive int64_t");
 
 int64_t id_floor(lapse_ms t)
 {
 	if (t <= 0)
 		return 0;
-	return (t > ID_MS_MAX ? ID_MS_MAX : t) << COUNTER_BITS;
+	return (t > ID_MS_MAX ? ID_MS_MAX : t) << BELOW_MS_BITS;
 }
 
 lapse_ms id_time(int64_t id)
 {
-	return id >> COUNTER_BITS;
+	assert(id >= 0);
+	return id >> BELOW_MS_BITS;
+}
+
+uint8_t id_replica(int64_t id)
+{
+	return (uint8_t)(id & ((1 << REPLICA_BITS) - 1));
 }
 
 int64_t id_next(struct idgen *g, lapse_ms now)
 {
-	int64_t id = id_floor(now);
+	/* Milliseconds and counter are one number: a full counter carries into the milliseconds. */
+	int64_t count = id_floor(now) >> REPLICA_BITS, last = g->last >> REPLICA_BITS;
 
-	if (id <= g->last)
-		id = g->last + 1;
-	g->last = id;
-	return id;
+	assert(g->last >= 0 && last < INT64_MAX >> REPLICA_BITS);
+	if (count <= last)
+		count = last + 1;
+	g->last = count << REPLICA_BITS | g->replica;
+	assert(id_replica(g->last) == g->replica && g->last > last << REPLICA_BITS);
+	return g->last;
 }
 
 static const char HEX[] = "0123456789abcdef";
@@ -115,6 +127,8 @@ bool hex_decode(const char *text, char *out)
 static size_t utf8_sequence(const unsigned char *p, size_t n, uint32_t *ret_rune)
 {
 	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
+
+	assert(n > 0);
 	size_t len = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
 
 	if (len == 1) {

@@ -2,9 +2,10 @@
 /*
  * Identifiers: the ones we make and the ones clients give us.
  *
- * A 64-bit id is 42 bits of milliseconds and 21 bits of counter, so ids of one store grow with
- * time, an index on them is append-only, and the id of a moment bounds all ids made before it. In
- * JSON an id is 16 hex digits.
+ * A 64-bit id is 42 bits of milliseconds, 13 bits of counter and 8 bits of replica. So the ids of
+ * one replica grow with time, an index on them is append-only, no two replicas make the same id,
+ * and the id of a moment is a lower bound of all ids made from then on. More than 8192 ids of one
+ * millisecond borrow from the next one. In JSON an id is 16 hex digits.
  */
 #ifndef LAPSE_BASE_ID_H
 #define LAPSE_BASE_ID_H
@@ -19,15 +20,19 @@
 #define ID_MAX_BYTES 128 /* of an id given by a client */
 
 struct idgen {
-	int64_t last; /* the largest id given out or found in the store */
+	int64_t last;    /* the largest id given out or found in the store */
+	uint8_t replica; /* 0 for the only process of a store */
 };
 
-/* An id above all earlier ones, even when the clock went back. */
+/* An id of this replica above `last`, even when the clock went back. */
 int64_t id_next(struct idgen *g, lapse_ms now);
 
-/* The smallest id that can belong to the moment `t`, and the moment an id was made at. */
+/* The smallest id that can belong to the moment `t`. */
 int64_t id_floor(lapse_ms t);
+
+/* The moment an id was made at, or a later one when its millisecond had to borrow; and by whom. */
 lapse_ms id_time(int64_t id);
+uint8_t id_replica(int64_t id);
 
 void id_format(int64_t id, char out[ID_TEXT_LEN + 1]);
 bool id_parse(const char *text, int64_t *ret);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writing half of base/json.h. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,12 +20,15 @@ static void separate(struct buf *b)
 
 void json_begin(struct buf *b, char bracket)
 {
+	assert(bracket == '{' || bracket == '[');
 	separate(b);
 	buf_putc(b, bracket);
 }
 
 void json_end(struct buf *b, char bracket)
 {
+	assert(bracket == '}' || bracket == ']');
+	assert(b->len > 0 && b->data[b->len - 1] != ':'); /* a key waits for its value */
 	buf_putc(b, bracket);
 }
 
@@ -104,6 +108,8 @@ static void put_quoted(struct buf *b, const char *s)
 
 void json_key(struct buf *b, const char *key)
 {
+	assert(key);
+	assert(b->len == 0 || b->data[b->len - 1] != ':'); /* as above */
 	separate(b);
 	put_quoted(b, key);
 	buf_putc(b, ':');

@@ -43,6 +43,11 @@ static inline void list_append(struct list *head, struct list *node)
 	head->prev = node;
 }
 
+static inline void list_prepend(struct list *head, struct list *node)
+{
+	list_append(head->next, node);
+}
+
 /* Takes the first node out of the list; NULL when it is empty. */
 static inline struct list *list_shift(struct list *head)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/hostile.h"
 #include "base/mem.h"
 
 static const char *const LEVELS[] = {
@@ -27,6 +29,7 @@ bool log_level_parse(const char *text, enum log_level *ret)
 
 void log_open(const struct log *log, struct buf *line, enum log_level level, const char *event)
 {
+	assert((size_t)level < ARRAY_LEN(LEVELS) && event);
 	*line = (struct buf){ 0 };
 	if (level < log->least)
 		return; /* the fields that follow go nowhere: log_close() sees no time */
@@ -43,7 +46,7 @@ void log_keep(const struct log *log, struct buf *line, struct buf *lines)
 		if (log->sink) {
 			log->sink(log->sink_arg, buf_text(line));
 		} else {
-			buf_add(lines, line->data, line->len);
+			hostile_escape_json(lines, line->data, line->len);
 			buf_putc(lines, '\n');
 		}
 	}

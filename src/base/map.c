@@ -32,6 +32,7 @@ static uint64_t hash_of(const struct map *m, const char *key)
 
 struct map_node *map_find(const struct map *m, const char *key)
 {
+	assert(m->buckets && key);
 	uint64_t hash = hash_of(m, key);
 	struct map_node *n = m->buckets[hash & m->mask];
 
@@ -40,7 +41,7 @@ struct map_node *map_find(const struct map *m, const char *key)
 	return n;
 }
 
-static void put(struct map *m, struct map_node *n)
+static void map_link(struct map *m, struct map_node *n)
 {
 	struct map_node **slot = &m->buckets[n->hash & m->mask];
 
@@ -53,23 +54,25 @@ static void grow(struct map *m)
 	struct map_node **old = m->buckets;
 	size_t old_mask = m->mask;
 
+	assert(((old_mask + 1) & old_mask) == 0); /* a power of two */
 	m->mask = (old_mask + 1) * 2 - 1;
 	m->buckets = mem_zalloc(m->mask + 1, sizeof(struct map_node *));
 	for (size_t i = 0; i <= old_mask; i++)
 		for (struct map_node *n = old[i], *next; n; n = next) {
 			next = n->next;
-			put(m, n);
+			map_link(m, n);
 		}
 	free(old);
 }
 
 void map_insert(struct map *m, struct map_node *node, const char *key)
 {
+	assert(m->buckets && key);
 	if (m->count > m->mask)
 		grow(m);
 	node->key = key;
 	node->hash = hash_of(m, key);
-	put(m, node);
+	map_link(m, node);
 	m->count++;
 }
 
@@ -77,6 +80,7 @@ void map_remove(struct map *m, struct map_node *node)
 {
 	struct map_node **slot = &m->buckets[node->hash & m->mask];
 
+	assert(m->count > 0);
 	while (*slot != node) {
 		assert(*slot);
 		slot = &(*slot)->next;
@@ -87,6 +91,7 @@ void map_remove(struct map *m, struct map_node *node)
 
 void map_each(struct map *m, void (*fn)(struct map_node *node, void *arg), void *arg)
 {
+	assert(m->buckets && fn);
 	for (size_t i = 0; i <= m->mask; i++)
 		for (struct map_node *n = m->buckets[i], *next; n; n = next) {
 			next = n->next;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,8 +98,10 @@ static void *take(struct arena *a, size_t size)
 	char *base = a->blocks ? a->blocks->data : a->first;
 	size_t room = a->blocks ? a->blocks->size : sizeof(a->first);
 
+	assert(need >= size && a->used <= room);
 	if (need > room - a->used)
 		base = arena_grow(a, need);
+	assert(((uintptr_t)(base + a->used) & 15) == 0);
 	char *p = base + a->used;
 	a->used += need;
 	return p;
@@ -130,6 +133,7 @@ char *arena_printf(struct arena *a, const char *format, ...)
 	va_copy(again, ap);
 	int n = vsnprintf(NULL, 0, format, ap);
 	va_end(ap);
+	assert(n >= 0);
 	char *text = arena_alloc(a, (size_t)n + 1);
 	vsnprintf(text, (size_t)n + 1, format, again);
 	va_end(again);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/seal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -53,7 +54,7 @@ static int write_key(int fd)
 	return written ? 0 : -1;
 }
 
-/* The whole key appears under its name at once: whoever comes second finds it complete. */
+/* The whole key appears under its name at once, so a second process finds it complete. */
 static int make_key(const char *path, struct problem *p)
 {
 	char part[PATH_MAX];
@@ -144,6 +145,7 @@ int seal_close(const struct seal *s, const char *context, const char *secret, st
 	const size_t n = strlen(secret), total = NONCE_BYTES + n + TAG_BYTES;
 	int len;
 
+	assert(context[0]); /* what a secret is for is sealed with it */
 	if (n > SECRET_MAX_BYTES)
 		return LAPSE_ETOOLARGE;
 	unsigned char *CLEANUP(mem_freep) bytes = mem_alloc(total);
@@ -190,6 +192,7 @@ int seal_open(const struct seal *s, const char *context, const char *sealed, str
 	if (total < rest || total > rest + SECRET_MAX_BYTES)
 		return LAPSE_ECORRUPT;
 	const size_t n = total - rest;
+	assert(n <= SECRET_MAX_BYTES);
 	char *CLEANUP(mem_freep) bytes = mem_alloc(total + 1);
 	unsigned char *CLEANUP(mem_freep) text = mem_alloc(n + 1);
 	if (!hex_decode(sealed + prefix, bytes))

@@ -1,24 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/settings.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/address.h"
+#include "base/json.h"
 #include "base/mem.h"
+#include "base/quantity.h"
+#include "base/uri.h"
 
 #define PREFIX "LAPSE_" /* of our names in the environment */
 
+#define ROW(name, kind, number, text, min, max, unit, help, endless)                               \
+	{                                                                                          \
+		#name, kind,   offsetof(struct settings, name), number, text, min, max, unit,      \
+		help,  endless                                                                     \
+	},
 #define ROW_INT(name, def, min, max, unit, help)                                                   \
-	{ #name, SETTING_INT, offsetof(struct settings, name), def, NULL, min, max, unit, help },
+	ROW(name, SETTING_INT, def, NULL, min, max, unit, help, false)
+#define ROW_LIFE(name, def, min, max, unit, help)                                                  \
+	ROW(name, SETTING_INT, def, NULL, min, max, unit, help, true)
 #define ROW_FLAG(name, def, min, max, unit, help)                                                  \
-	{ #name, SETTING_FLAG, offsetof(struct settings, name), def, NULL, min, max, unit, help },
+	ROW(name, SETTING_FLAG, def, NULL, min, max, unit, help, false)
 #define ROW_TEXT(name, def, min, max, unit, help)                                                  \
-	{ #name, SETTING_TEXT, offsetof(struct settings, name), 0, def, min, max, unit, help },
+	ROW(name, SETTING_TEXT, 0, def, min, max, unit, help, false)
 #define ROW_SECRET(name, def, min, max, unit, help)                                                \
-	{ #name, SETTING_SECRET, offsetof(struct settings, name), 0, def, min, max, unit, help },
+	ROW(name, SETTING_SECRET, 0, def, min, max, unit, help, false)
+#define ROW_URI(name, def, min, max, unit, help)                                                   \
+	ROW(name, SETTING_URI, 0, def, min, max, unit, help, false)
 
 const struct setting SETTINGS_TABLE[] = {
 #define X(kind, name, def, min, max, unit, help) ROW_##kind(name, def, min, max, unit, help)
@@ -26,14 +39,18 @@ const struct setting SETTINGS_TABLE[] = {
 #undef X
 };
 const size_t SETTINGS_COUNT = ARRAY_LEN(SETTINGS_TABLE);
+_Static_assert(ARRAY_LEN(SETTINGS_TABLE) == SETTINGS_NUMBER,
+	       "the index and the table are one list");
 
 static void *member(const struct settings *s, const struct setting *row)
 {
+	assert(row >= SETTINGS_TABLE && row < SETTINGS_TABLE + SETTINGS_COUNT);
 	return (char *)(uintptr_t)s + row->offset;
 }
 
 void settings_init(struct settings *s)
 {
+	memset(s->sources, SOURCE_DEFAULT, sizeof(s->sources));
 	for (size_t i = 0; i < SETTINGS_COUNT; i++) {
 		const struct setting *row = &SETTINGS_TABLE[i];
 		switch (row->kind) {
@@ -45,6 +62,7 @@ void settings_init(struct settings *s)
 			break;
 		case SETTING_TEXT:
 		case SETTING_SECRET:
+		case SETTING_URI:
 			*(char **)member(s, row) = mem_strdup(row->def_text);
 			break;
 		}
@@ -61,18 +79,42 @@ void settings_done(struct settings *s)
 		}
 }
 
-static int set_int(int64_t *out, const struct setting *row, const char *value, struct problem *p)
+/* A whole number, or with its unit as people write it. */
+static int parse_int(const struct setting *row, const char *value, int64_t *ret, struct problem *p)
 {
+	bool is_span = strcmp(row->unit, "ms") == 0, is_size = strcmp(row->unit, "bytes") == 0;
 	char *end;
 
+	if (row->takes_infinity && strcmp(value, TTL_INFINITY) == 0) {
+		*ret = LAPSE_NEVER;
+		return LAPSE_OK;
+	}
 	errno = 0;
-	long long n = strtoll(value, &end, 10);
-	if (value[0] == '\0' || *end != '\0' || errno == ERANGE)
-		return problem_set(p, LAPSE_EINVAL, row->name, "%s: '%.60s' is not a whole number",
-				   row->name, value);
-	if (n < row->min || n > row->max)
+	int64_t n = strtoll(value, &end, 10);
+	if (value[0] != '\0' && *end == '\0' && errno != ERANGE) {
+		*ret = n;
+		return LAPSE_OK;
+	}
+	if ((is_span && span_parse(value, ret)) || (is_size && bytes_parse(value, ret)))
+		return LAPSE_OK;
+	return problem_set(p, LAPSE_EINVAL, row->name, "%s: '%.60s' is not a whole number%s%s",
+			   row->name, value, is_span || is_size ? " nor " : "",
+			   is_span   ? SPAN_EXAMPLES
+			   : is_size ? BYTES_EXAMPLES
+				     : "");
+}
+
+static int set_int(int64_t *out, const struct setting *row, const char *value, struct problem *p)
+{
+	int64_t n = 0;
+	int r = parse_int(row, value, &n, p);
+
+	if (r < 0)
+		return r;
+	bool endless = row->takes_infinity && strcmp(value, TTL_INFINITY) == 0;
+	if (!endless && (n < row->min || n > row->max))
 		return problem_set(p, LAPSE_EINVAL, row->name,
-				   "%s: %lld is out of range, it must be between %" PRId64
+				   "%s: %" PRId64 " is out of range, it must be between %" PRId64
 				   " and %" PRId64 " %s",
 				   row->name, n, row->min, row->max, row->unit);
 	*out = n;
@@ -103,16 +145,36 @@ static int set_flag(bool *out, const struct setting *row, const char *value, str
 	return LAPSE_OK;
 }
 
-static const struct setting *find(const char *name)
+bool setting_is(const char *full, const char *name, size_t n)
+{
+	static const char *const units[] = { "", "_ms", "_bytes" };
+
+	for (size_t i = 0; i < ARRAY_LEN(units); i++)
+		if (strncmp(full, name, n) == 0 && strcmp(full + n, units[i]) == 0)
+			return true;
+	return false;
+}
+
+static const struct setting *find_setting(const char *name)
 {
 	for (size_t i = 0; i < SETTINGS_COUNT; i++)
-		if (strcmp(SETTINGS_TABLE[i].name, name) == 0)
+		if (setting_is(SETTINGS_TABLE[i].name, name, strlen(name)))
 			return &SETTINGS_TABLE[i];
 	return NULL;
 }
 
-static int set_row(struct settings *s, const struct setting *row, const char *value,
-		   struct problem *p)
+const int64_t *settings_int(const struct settings *s, const char *name)
+{
+	const struct setting *row = find_setting(name);
+
+	assert(s && name);
+	if (!row || row->kind != SETTING_INT)
+		return NULL;
+	return (const int64_t *)(const void *)((const char *)s + row->offset);
+}
+
+static int set_value(struct settings *s, const struct setting *row, const char *value,
+		     struct problem *p)
 {
 	switch (row->kind) {
 	case SETTING_INT:
@@ -121,18 +183,38 @@ static int set_row(struct settings *s, const struct setting *row, const char *va
 		return set_flag(member(s, row), row, value, p);
 	case SETTING_TEXT:
 	case SETTING_SECRET:
+	case SETTING_URI:
 		return set_text(member(s, row), row, value, p);
 	}
 	return LAPSE_EINTERNAL;
 }
 
-int settings_set(struct settings *s, const char *name, const char *value, struct problem *p)
+static int set_row(struct settings *s, const struct setting *row, const char *value,
+		   enum setting_source source, struct problem *p)
 {
-	const struct setting *row = find(name);
+	size_t index = (size_t)(row - SETTINGS_TABLE);
+	int r = set_value(s, row, value, p);
+
+	assert(index < SETTINGS_NUMBER);
+	if (r == LAPSE_OK)
+		s->sources[index] = (unsigned char)source;
+	return r;
+}
+
+static int set_named(struct settings *s, const char *name, const char *value,
+		     enum setting_source source, struct problem *p)
+{
+	const struct setting *row = find_setting(name);
 
 	if (!row)
 		return problem_set(p, LAPSE_EINVAL, name, "unknown setting '%.60s'", name);
-	return set_row(s, row, value, p);
+	return set_row(s, row, value, source, p);
+}
+
+int settings_set(struct settings *s, const char *name, const char *value, struct problem *p)
+{
+	assert(name && value);
+	return set_named(s, name, value, SOURCE_PROGRAM, p);
 }
 
 static char *trim(char *s)
@@ -167,7 +249,7 @@ static int read_line(struct settings *s, char *line, struct problem *p)
 	if (!equals)
 		return problem_set(p, LAPSE_EINVAL, NULL, "expected 'name = value'");
 	*equals = '\0';
-	return settings_set(s, trim(name), trim(equals + 1), p);
+	return set_named(s, trim(name), trim(equals + 1), SOURCE_FILE, p);
 }
 
 int settings_read_file(struct settings *s, const char *path, struct problem *p)
@@ -193,7 +275,23 @@ int settings_read_file(struct settings *s, const char *path, struct problem *p)
 /* Names with this prefix that are no settings. */
 static bool is_program_variable(const char *name, size_t n)
 {
-	static const char *const ours[] = { "LAPSE_CONFIG", "LAPSE_URL", "LAPSE_TOKEN" };
+	static const char *const ours[] = {
+		"LAPSE_CONFIG",
+		"LAPSE_URL",
+		"LAPSE_TOKEN",
+		/* What `lapse run` and `lapse lock` give to the programs they run. */
+		"LAPSE_AGENT",
+		"LAPSE_CLAIM_ID",
+		"LAPSE_MESSAGE_ID",
+		"LAPSE_MESSAGE_FROM",
+		"LAPSE_MESSAGE_TYPE",
+		"LAPSE_MESSAGE_TIMESTAMP",
+		"LAPSE_MESSAGE_METADATA",
+		"LAPSE_LEASE_TABLE",
+		"LAPSE_LEASE_KEY",
+		"LAPSE_LEASE_HOLDER",
+		"LAPSE_FENCING_TOKEN",
+	};
 
 	for (size_t i = 0; i < ARRAY_LEN(ours); i++)
 		if (strlen(ours[i]) == n && memcmp(ours[i], name, n) == 0)
@@ -203,14 +301,16 @@ static bool is_program_variable(const char *name, size_t n)
 
 static bool env_name_matches(const struct setting *row, const char *name, size_t n)
 {
-	if (strlen(row->name) != n)
+	char small[64];
+
+	if (n >= sizeof(small))
 		return false;
 	for (size_t i = 0; i < n; i++) {
-		char c = row->name[i];
-		if ((c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c) != name[i])
+		if (name[i] >= 'a' && name[i] <= 'z')
 			return false;
+		small[i] = (char)(name[i] >= 'A' && name[i] <= 'Z' ? name[i] - 'A' + 'a' : name[i]);
 	}
-	return true;
+	return setting_is(row->name, small, n);
 }
 
 static int read_variable(struct settings *s, const char *entry, struct problem *p)
@@ -225,7 +325,7 @@ static int read_variable(struct settings *s, const char *entry, struct problem *
 		return LAPSE_OK;
 	for (size_t i = 0; i < SETTINGS_COUNT; i++)
 		if (env_name_matches(&SETTINGS_TABLE[i], entry + prefix, n - prefix)) {
-			int r = set_row(s, &SETTINGS_TABLE[i], equals + 1, p);
+			int r = set_row(s, &SETTINGS_TABLE[i], equals + 1, SOURCE_ENVIRONMENT, p);
 			return r < 0 ? blame(p, r, "environment", 0) : LAPSE_OK;
 		}
 	return problem_set(p, LAPSE_EINVAL, NULL, "environment: unknown setting %.*s", (int)n,
@@ -260,7 +360,7 @@ const struct setting_alias SETTING_ALIASES[] = {
 static int read_alias(struct settings *s, char *const *env, const struct setting_alias *a,
 		      struct problem *p)
 {
-	const struct setting *row = find(a->name);
+	const struct setting *row = find_setting(a->name);
 	const char *value = find_variable(env, a->variable, NULL);
 	const char *own = find_variable(env, NULL, row);
 
@@ -271,7 +371,7 @@ static int read_alias(struct settings *s, char *const *env, const struct setting
 				   "environment: %s is %.40s, but LAPSE_… says that %s is %.40s: "
 				   "set one of them",
 				   a->variable, value, a->name, own);
-	int r = set_row(s, row, value, p);
+	int r = set_row(s, row, value, SOURCE_ENVIRONMENT, p);
 	return r < 0 ? blame(p, r, a->variable, 0) : LAPSE_OK;
 }
 
@@ -326,7 +426,7 @@ static int take_flag(int argc, char *const *argv, struct flag *ret, struct probl
 	for (char *c = ret->name; *c; c++)
 		if (*c == '-')
 			*c = '_';
-	const struct setting *row = find(ret->name);
+	const struct setting *row = find_setting(ret->name);
 	if (!row && strcmp(ret->name, "config") != 0)
 		return problem_set(p, LAPSE_EINVAL, NULL, "unknown option '%.*s' (see --help)",
 				   (int)n, arg);
@@ -344,26 +444,37 @@ static int take_flag(int argc, char *const *argv, struct flag *ret, struct probl
 	return LAPSE_OK;
 }
 
-static int set_flagged(struct settings *s, const struct flag *f, struct problem *p)
+/* `repeated` = a contract was named before: another one is added to it. */
+static int set_flagged(struct settings *s, const struct flag *f, bool *repeated, struct problem *p)
 {
-	const struct setting *row = find(f->name);
+	const struct setting *row = find_setting(f->name);
 
-	if (row && row->kind == SETTING_SECRET && f->value[0] != '@')
+	bool secret = row && (row->kind == SETTING_SECRET ||
+			      (row->kind == SETTING_URI && uri_has_password(f->value)));
+
+	if (secret && f->value[0] != '@')
 		return problem_set(p, LAPSE_EINVAL, row->name,
 				   "%s: an argument can be read by everybody on this machine: give "
 				   "@PATH of a file here, or use the environment",
 				   row->name);
-	return settings_set(s, f->name, f->value, p);
+	if (row && *repeated && strcmp(row->name, "contract") == 0) {
+		struct buf CLEANUP(buf_done) both = { 0 };
+		buf_printf(&both, "%s:%s", s->contract, f->value);
+		return set_named(s, f->name, buf_text(&both), SOURCE_FLAG, p);
+	}
+	*repeated = *repeated || strcmp(f->name, "contract") == 0;
+	return set_named(s, f->name, f->value, SOURCE_FLAG, p);
 }
 
 int settings_read_flags(struct settings *s, int argc, char *const *argv, struct problem *p)
 {
 	struct flag f = { .value = "" };
+	bool repeated = false;
 
 	for (int i = 0; i < argc; i += f.used) {
 		int r = take_flag(argc - i, argv + i, &f, p);
 		if (r == LAPSE_OK && strcmp(f.name, "config") != 0)
-			r = set_flagged(s, &f, p);
+			r = set_flagged(s, &f, &repeated, p);
 		if (r < 0)
 			return r;
 	}
@@ -409,7 +520,10 @@ void setting_value(const struct settings *s, const struct setting *row, struct b
 {
 	switch (row->kind) {
 	case SETTING_INT:
-		buf_int(out, *(int64_t *)member(s, row));
+		if (*(int64_t *)member(s, row) == LAPSE_NEVER)
+			buf_puts(out, TTL_INFINITY);
+		else
+			buf_int(out, *(int64_t *)member(s, row));
 		break;
 	case SETTING_FLAG:
 		buf_puts(out, *(bool *)member(s, row) ? "true" : "false");
@@ -420,7 +534,92 @@ void setting_value(const struct settings *s, const struct setting *row, struct b
 	case SETTING_SECRET:
 		buf_puts(out, (*(char **)member(s, row))[0] ? "(set)" : "");
 		break;
+	case SETTING_URI:
+		uri_put_public(out, *(char **)member(s, row));
+		break;
 	}
+}
+
+const char *setting_source_name(enum setting_source source)
+{
+	switch (source) {
+	case SOURCE_DEFAULT:
+		return "default";
+	case SOURCE_FILE:
+		return "file";
+	case SOURCE_ENVIRONMENT:
+		return "environment";
+	case SOURCE_FLAG:
+		return "flag";
+	case SOURCE_PROGRAM:
+		return "program";
+	}
+	return "default";
+}
+
+static void write_uri(const char *uri, struct buf *out)
+{
+	struct buf CLEANUP(buf_done) shown = { 0 };
+
+	uri_put_public(&shown, uri);
+	json_text(out, buf_text(&shown));
+}
+
+void setting_write_json(const struct settings *s, const struct setting *row, struct buf *out)
+{
+	switch (row->kind) {
+	case SETTING_INT:
+		if (*(int64_t *)member(s, row) == LAPSE_NEVER)
+			json_text(out, TTL_INFINITY);
+		else
+			json_int(out, *(int64_t *)member(s, row));
+		break;
+	case SETTING_FLAG:
+		json_bool(out, *(bool *)member(s, row));
+		break;
+	case SETTING_TEXT:
+		json_text(out, *(char **)member(s, row));
+		break;
+	case SETTING_SECRET:
+		json_text(out, (*(char **)member(s, row))[0] ? "set" : NULL);
+		break;
+	case SETTING_URI:
+		write_uri(*(char **)member(s, row), out);
+		break;
+	}
+}
+
+static void write_setting(const struct settings *s, const struct settings *defaults,
+			  const struct setting *row, struct buf *out)
+{
+	json_begin(out, '{');
+	json_put_text(out, "name", row->name);
+	json_key(out, "value");
+	setting_write_json(s, row, out);
+	json_key(out, "default");
+	setting_write_json(defaults, row, out);
+	json_put_text(out, "source", setting_source_name(s->sources[row - SETTINGS_TABLE]));
+	if (row->kind == SETTING_INT) {
+		json_put_int(out, "min", row->min);
+		json_put_int(out, "max", row->max);
+	}
+	json_put_text(out, "unit", row->unit);
+	json_put_text(out, "help", row->help);
+	json_end(out, '}');
+}
+
+void settings_write_json(const struct settings *s, struct buf *out)
+{
+	struct settings CLEANUP(settings_done) defaults;
+
+	settings_init(&defaults);
+	json_begin(out, '{');
+	json_key(out, "data");
+	json_begin(out, '[');
+	for (size_t i = 0; i < SETTINGS_COUNT; i++)
+		write_setting(s, &defaults, &SETTINGS_TABLE[i], out);
+	json_end(out, ']');
+	json_end(out, '}');
 }
 
 void settings_help(struct buf *out)
@@ -436,7 +635,7 @@ void settings_help(struct buf *out)
 		buf_printf(out, "  %-36s %s", flag, row->help);
 		if (row->kind == SETTING_INT)
 			buf_printf(out, " (%" PRId64 ")", row->def_int);
-		else if (row->kind == SETTING_TEXT && row->def_text[0])
+		else if (row->def_text && row->def_text[0])
 			buf_printf(out, " (%s)", row->def_text);
 		buf_putc(out, '\n');
 	}

@@ -2,9 +2,9 @@
 /*
  * What every part of the command shares: how a run can end, and the run itself.
  *
- * main.c makes one `struct cli`, args.c fills in what the user typed, then the function of the
- * command's row (commands.c) does its work with client.h (requests) and show.h (output) and returns
- * how it ended. Whoever finds an error says it with cli_fail() and passes the outcome up.
+ * main.c makes one `struct cli`, line/args.c fills in what the user typed, then the function of the
+ * command's row (line/commands.c) does its work with client/ (requests) and show/ (output) and
+ * returns how it ended. The function that finds an error says it with cli_fail() and passes it up.
  */
 #ifndef LAPSE_CLI_CLI_H
 #define LAPSE_CLI_CLI_H
@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cli/args.h"
-#include "cli/client.h"
+#include "cli/client/client.h"
+#include "cli/line/args.h"
 #include "cli/outcome.h"
 
 struct cli {
@@ -25,6 +25,7 @@ struct cli {
 	lapse_ms now; /* read once, so that all ages on a screen agree */
 	int columns;  /* width of the terminal; 0 when standard output is none */
 	bool colour;
+	int exit_code; /* of a program that the command ran; counts when the outcome is OK */
 	struct buf *complaint; /* what cli_fail() says goes here; NULL for standard error */
 };
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/input.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #define INPUT_MAX_BYTES (64u << 20) /* the largest body a daemon can be set to take */
@@ -57,4 +60,35 @@ enum outcome input_file(const struct cli *cli, const char *path, const char *wha
 	if (!f)
 		return cli_fail(cli, OUTCOME_USAGE, "cannot read %s: %s", what, strerror(errno));
 	return read_all(cli, f, what, out);
+}
+
+void input_number(const struct cli *cli, json_t *body, const char *key, enum option_id id)
+{
+	assert(OPTIONS_TABLE[id].kind == KIND_WHOLE || OPTIONS_TABLE[id].kind == KIND_SPAN);
+	if (args_has(&cli->args, id))
+		json_object_set_new(body, key, json_integer(cli->args.number[id]));
+}
+
+enum outcome input_object(const struct cli *cli, json_t *body, const char *key, size_t operand,
+			  const char *name)
+{
+	const struct args *args = &cli->args;
+	const char *typed = operand < args->operand_count ? args_operand(args, operand) : NULL;
+	struct buf CLEANUP(buf_done) text = { 0 };
+	struct problem p = { 0 };
+	json_t *object = NULL;
+
+	if (!typed && isatty(STDIN_FILENO))
+		return cli_usage(cli, "%s is missing; - reads it from the terminal", name);
+	if (typed && strcmp(typed, "-") != 0) {
+		buf_puts(&text, typed);
+	} else {
+		enum outcome r = input_file(cli, "-", name, &text);
+		if (r != OUTCOME_OK)
+			return r;
+	}
+	if (json_parse_object(buf_text(&text), text.len, &object, &p) < 0)
+		return cli_fail(cli, OUTCOME_USAGE, "%s must be a JSON object", name);
+	json_object_set_new(body, key, object);
+	return OUTCOME_OK;
 }

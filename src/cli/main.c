@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command `lapse`: prepares the run, lets args.c read the command line and the command's row do
- * its work, and turns how it ended into the exit code.
+ * The command `lapse`: prepares the run, lets args.c read the command line and the command's
+ * row do its work, and turns how it ended into the exit code.
  */
+#include <assert.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,9 +12,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
-#include "cli/help.h"
-#include "cli/show.h"
+#include "cli/line/commands.h"
+#include "cli/line/help.h"
+#include "cli/show/show.h"
+
+#define COLUMNS_LEAST 20 /* a terminal narrower than that shows broken lines */
 
 static void put_safe(struct buf *out, const char *format, va_list ap)
 {
@@ -26,7 +29,7 @@ static void put_safe(struct buf *out, const char *format, va_list ap)
 	text_escape(out, text, strlen(text));
 }
 
-static void say(const struct cli *cli, const char *format, va_list ap)
+static void cli_say(const struct cli *cli, const char *format, va_list ap)
 {
 	struct buf CLEANUP(buf_done) safe = { 0 };
 
@@ -40,7 +43,7 @@ enum outcome cli_fail(const struct cli *cli, enum outcome how, const char *forma
 	va_list ap;
 
 	va_start(ap, format);
-	say(cli, format, ap);
+	cli_say(cli, format, ap);
 	va_end(ap);
 	return how;
 }
@@ -66,15 +69,13 @@ enum outcome cli_usage(const struct cli *cli, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	say(cli, format, ap);
+	cli_say(cli, format, ap);
 	va_end(ap);
 	if (cli->complaint)
 		return OUTCOME_USAGE;
 	if (cli->args.command) {
 		help_synopsis(&synopsis, cli->args.command);
 		fprintf(stderr, "usage: %s\n", buf_text(&synopsis));
-	} else if (cli->args.group) {
-		fprintf(stderr, "'lapse %s --help' lists its commands.\n", cli->args.group);
 	} else {
 		fputs("'lapse help' lists the commands.\n", stderr);
 	}
@@ -84,7 +85,7 @@ enum outcome cli_usage(const struct cli *cli, const char *format, ...)
 /* Nothing a command does needs to be undone (top and the bar of a transfer, which change the
  * terminal, have their own; what was fetched stays a part), and a blocked request must not delay
  * the end. */
-static void interrupt(int number)
+static void cli_interrupt(int number)
 {
 	(void)number;
 	_exit(OUTCOME_INTERRUPTED);
@@ -106,7 +107,8 @@ static void cli_init(struct cli *cli)
 	cli->now = clock_wall(cli->clock);
 	cli->colour = wants_colour();
 	if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
-		cli->columns = size.ws_col;
+		cli->columns = size.ws_col > 0 && size.ws_col < COLUMNS_LEAST ? COLUMNS_LEAST
+									      : size.ws_col;
 }
 
 static void cli_done(struct cli *cli)
@@ -115,7 +117,7 @@ static void cli_done(struct cli *cli)
 	arena_done(&cli->arena);
 }
 
-static enum outcome run(struct cli *cli, int argc, char *const *argv)
+static enum outcome cli_run(struct cli *cli, int argc, char *const *argv)
 {
 	enum outcome r = args_parse(cli, argc, argv);
 
@@ -125,6 +127,8 @@ static enum outcome run(struct cli *cli, int argc, char *const *argv)
 		return cmd_help(cli);
 	if (args_has(&cli->args, OPT_VERSION))
 		return cmd_version(cli);
+	assert(cli->args.command && cli->args.command->run);
+	assert(cli->args.operand_count >= (size_t)cli->args.command->least);
 	return cli->args.command->run(cli);
 }
 
@@ -134,11 +138,12 @@ int main(int argc, char **argv)
 
 	/* Widths of characters come from the locale; the output is UTF-8 in any. */
 	setlocale(LC_CTYPE, "C.UTF-8");
-	signal(SIGINT, interrupt);
+	signal(SIGINT, cli_interrupt);
+	signal(SIGPIPE, SIG_IGN);
 	cli_init(&cli);
-	enum outcome r = run(&cli, argc - 1, argv + 1);
+	enum outcome r = cli_run(&cli, argc - 1, argv + 1);
 	cli_done(&cli);
-	if (fflush(stdout) != 0 || ferror(stdout))
+	if ((fflush(stdout) != 0 || ferror(stdout)) && !show_is_hung_up())
 		r = cli_fail(&cli, OUTCOME_REFUSED, "cannot write to standard output");
-	return (int)r;
+	return r == OUTCOME_OK ? cli.exit_code : (int)r;
 }

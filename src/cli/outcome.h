@@ -14,6 +14,7 @@
 	X(UNAVAILABLE, 4, "the daemon cannot do it now; try again")                                \
 	X(NOT_FOUND, 5, "what was named does not exist")                                           \
 	X(DENIED, 6, "the token is missing, wrong, or not allowed to do this")                     \
+	X(EMPTY, 7, "nothing came in time (--wait)")                                               \
 	X(INTERRUPTED, 130, "interrupted, for example with Ctrl-C")
 
 enum outcome {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/daemon.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,21 +12,29 @@
 #include <uv.h>
 
 #include "attachment/rules.h"
-#include "base/file.h"
 #include "base/mem.h"
+#include "contract/keep.h"
+#include "daemon/audit.h"
 #include "daemon/fetch.h"
 #include "daemon/listen.h"
+#include "daemon/tls.h"
 #include "http/server.h"
+#include "lmtp/door.h"
 #include "mailbox/outside.h"
 #include "provider/open.h"
 #include "rooms.h"
+#include "store/postgres/store.h"
+#include "webhook/post.h"
 
-#define STOP_MAX_MS 10000 /* a stop takes no longer, whoever is slow */
+#define STOP_MAX_MS 10000 /* a stop takes no longer, however slow a client is */
 #define STOP_CHECK_MS 10
-#define PEM_MAX_BYTES (1 << 20)
+#define LEFT_OUT_STATUS 3 /* of the process; a service manager starts it anew */
 /* Workers wait for the disk, mostly: more of them than processors let syncs share a commit of the
  * file system. */
 #define WORKERS "16"
+
+#define HOOK_CONNECTIONS_MAX 32     /* of all webhooks */
+#define HOOK_CONNECTIONS_PER_HOST 4 /* of all webhooks to one host */
 
 struct daemon {
 	const struct settings *settings;
@@ -33,16 +42,33 @@ struct daemon {
 	struct engine engine;
 	struct server server;
 	struct listener listener;
+	struct lmtp lmtp;
+	struct listener lmtp_listener;
 	struct fetches fetches;
+	struct fetches hooks;      /* of webhooks: other rules, and no connection in common */
 	struct provider *provider; /* NULL = the engine's own */
 	uv_loop_t loop;
 	uv_prepare_t prepare;
+	uint64_t loop_at, loop_slept; /* ns: the last sleep began, and all sleep before it */
 	uv_timer_t engine_timer, stop_timer;
-	uv_signal_t sigterm, sigint;
+	uv_signal_t sigterm, sigint, sighup;
+	const struct room *rooms[ROOMS_COUNT + 1]; /* those of the core, and contracts */
 	int64_t stop_ticks;
 	bool stopping;
-	char *tls_cert, *tls_key;
 };
+
+/* A replica that the others have left out can write nothing any more, and knows less and less.
+ * Every answered write is in the database. */
+static void end_when_left_out(const struct daemon *d)
+{
+	if (!d->engine.cluster.lost)
+		return;
+	log_message(&d->log, LOG_ERROR, "replica.left_out",
+		    "the other replicas have not heard of replica %d for longer than "
+		    "cluster_lease_ms and go on without it: it ends, to be started anew",
+		    d->engine.ids.replica);
+	_exit(LEFT_OUT_STATUS);
+}
 
 /* The engine's time */
 
@@ -55,56 +81,21 @@ static void on_engine_timer(uv_timer_t *t)
 		engine_tick(&d->engine);
 }
 
-/* Before every sleep: a request may have given the engine something to do sooner. */
-static void on_prepare(uv_prepare_t *p)
+/* Of the time since the last sleep, what was not slept. */
+static void note_loop(struct daemon *d)
 {
-	struct daemon *d = CONTAINER_OF(p, struct daemon, prepare);
-	lapse_us next = engine_next_us(&d->engine);
+	uint64_t now = uv_hrtime(), slept = uv_metrics_idle_time(&d->loop);
+	uint64_t passed = now - d->loop_at, idle = slept - d->loop_slept;
 
-	if (d->stopping || next == INT64_MAX)
-		uv_timer_stop(&d->engine_timer);
-	else
-		uv_timer_start(&d->engine_timer, on_engine_timer, (uint64_t)((next + 999) / 1000),
-			       0);
+	assert(now >= d->loop_at && slept >= d->loop_slept);
+	if (d->loop_at > 0)
+		server_note_loop(&d->server,
+				 (lapse_us)((passed > idle ? passed - idle : 0) / 1000));
+	d->loop_at = now;
+	d->loop_slept = slept;
 }
 
-/* Files to delete: on a worker, reported on the loop. */
-
-struct file_job {
-	uv_work_t work;
-	struct daemon *daemon;
-	struct cleanup *cleanup;
-	int err;
-	char why[128];
-};
-
-static void delete_file(uv_work_t *w)
-{
-	struct file_job *j = CONTAINER_OF(w, struct file_job, work);
-
-	j->err = j->cleanup->kind->remove(j->daemon->settings->data_dir, j->cleanup->target, j->why,
-					  sizeof(j->why));
-}
-
-static void file_deleted(uv_work_t *w, int status)
-{
-	struct file_job *j = CONTAINER_OF(w, struct file_job, work);
-
-	(void)status;
-	cleanup_settle(&j->daemon->engine, j->cleanup, j->err, j->why);
-	free(j);
-}
-
-static void run_cleanup(void *ctx, struct cleanup *c)
-{
-	struct file_job *j = mem_zalloc(1, sizeof(*j));
-
-	j->daemon = ctx;
-	j->cleanup = c;
-	uv_queue_work(&j->daemon->loop, &j->work, delete_file, file_deleted);
-}
-
-/* The engine's other blocking work, likewise. */
+/* What of the engine's work blocks: on a worker, reported on the loop. */
 
 struct offload_job {
 	uv_work_t work;
@@ -113,19 +104,17 @@ struct offload_job {
 
 static void run_offload(uv_work_t *w)
 {
-	struct offload *o = CONTAINER_OF(w, struct offload_job, work)->offload;
-
-	o->work(o);
+	offload_work(CONTAINER_OF(w, struct offload_job, work)->offload);
 }
 
-static void offload_done(uv_work_t *w, int status)
+static void on_offload_done(uv_work_t *w, int status)
 {
 	struct offload_job *j = CONTAINER_OF(w, struct offload_job, work);
 	struct offload *o = j->offload;
 
-	(void)status;
+	assert(status == 0); /* nothing cancels a job */
 	free(j);
-	o->done(o);
+	offload_end(o);
 }
 
 static void start_offload(void *ctx, struct offload *o)
@@ -134,17 +123,19 @@ static void start_offload(void *ctx, struct offload *o)
 	struct offload_job *j = mem_zalloc(1, sizeof(*j));
 
 	j->offload = o;
-	uv_queue_work(&d->loop, &j->work, run_offload, offload_done);
+	int rc = uv_queue_work(&d->loop, &j->work, run_offload, on_offload_done);
+	assert(rc == 0);
 }
 
 /* Stopping */
 
-/* Nobody waits for a mail server any more: what is under way there ends as not answered. */
+/* Questions to mail servers that are under way end as not answered. */
 static void stop_fetching(struct daemon *d)
 {
 	if (d->provider)
 		d->provider->stop(d->provider);
 	fetches_stop(&d->fetches);
+	fetches_stop(&d->hooks);
 }
 
 static void close_handles(struct daemon *d)
@@ -154,21 +145,32 @@ static void close_handles(struct daemon *d)
 	uv_close((uv_handle_t *)&d->stop_timer, NULL);
 	uv_close((uv_handle_t *)&d->sigterm, NULL);
 	uv_close((uv_handle_t *)&d->sigint, NULL);
+	uv_close((uv_handle_t *)&d->sighup, NULL);
+}
+
+/* The loop ends once nothing is open. */
+static void end_when_idle(struct daemon *d)
+{
+	assert(d->stopping);
+	if (!server_is_idle(&d->server) || !lmtp_is_idle(&d->lmtp))
+		return;
+	server_stop(&d->server);
+	lmtp_shut(&d->lmtp);
+	fetches_close(&d->fetches);
+	fetches_close(&d->hooks);
+	close_handles(d);
 }
 
 static void on_stop_timer(uv_timer_t *t)
 {
 	struct daemon *d = CONTAINER_OF(t, struct daemon, stop_timer);
 
-	if (server_is_idle(&d->server)) {
-		server_stop(&d->server);
-		fetches_close(&d->fetches);
-		close_handles(d);
-	} else if (++d->stop_ticks > STOP_MAX_MS / STOP_CHECK_MS) {
-		log_message(&d->log, LOG_WARN, "daemon.stop_forced",
-			    "some clients did not take their answers in time");
-		_exit(0); /* everything that was answered is on the disk */
-	}
+	assert(d->stopping);
+	if (++d->stop_ticks <= STOP_MAX_MS / STOP_CHECK_MS)
+		return;
+	log_message(&d->log, LOG_WARN, "daemon.stop_forced",
+		    "some clients did not take their answers in time");
+	_exit(0); /* everything that was answered is on the disk */
 }
 
 static void on_signal(uv_signal_t *h, int number)
@@ -181,39 +183,57 @@ static void on_signal(uv_signal_t *h, int number)
 	log_message(&d->log, LOG_INFO, "daemon.stopping", "signal %d", number);
 	engine_stop(&d->engine);
 	server_quiesce(&d->server);
+	lmtp_quiesce(&d->lmtp);
 	stop_fetching(d);
-	uv_timer_start(&d->stop_timer, on_stop_timer, 0, STOP_CHECK_MS);
+	uv_timer_stop(&d->engine_timer);
+	uv_timer_start(&d->stop_timer, on_stop_timer, STOP_CHECK_MS, STOP_CHECK_MS);
+}
+
+/* Reading again */
+
+/* The certificate and the contracts: everything else of the settings is for the next start. A
+ * contract that does not check leaves the old one in force. */
+static void on_hangup(uv_signal_t *h, int number)
+{
+	struct daemon *d = h->data;
+	struct problem p = { 0 };
+
+	(void)number;
+	if (!d->stopping)
+		keep_reload(&d->engine);
+	if (tls_load(d->settings, clock_mono(&CLOCK_SYSTEM), &p) < 0)
+		log_message(&d->log, LOG_ERROR, "tls.reload_failed",
+			    "%s: the certificate that was there stays in use", p.message);
+	else
+		log_message(&d->log, LOG_INFO, "tls.reloaded", "%s",
+			    tls_is_on() ? "new connections get the certificate of the file"
+					: "there is no tls_cert: nothing to read again");
+}
+
+/* Before every sleep: a request may have given the engine something to do sooner, or the last one
+ * has ended. */
+static void on_prepare(uv_prepare_t *p)
+{
+	struct daemon *d = CONTAINER_OF(p, struct daemon, prepare);
+
+	end_when_left_out(d);
+	note_loop(d);
+	if (d->stopping) {
+		end_when_idle(d);
+		return;
+	}
+	lapse_us next = engine_next_us(&d->engine);
+	assert(next >= 0);
+	if (next == INT64_MAX)
+		uv_timer_stop(&d->engine_timer);
+	else
+		uv_timer_start(&d->engine_timer, on_engine_timer, (uint64_t)((next + 999) / 1000),
+			       0);
 }
 
 /* Starting */
 
-static int read_pem(const char *setting, const char *path, char **ret, struct problem *p)
-{
-	struct problem inner = { 0 };
-	struct buf text = { 0 };
-
-	if (file_load(path, PEM_MAX_BYTES, &text, &inner) < 0) {
-		buf_done(&text);
-		return problem_set(p, LAPSE_EINVAL, setting, "%s: %.200s", setting, inner.message);
-	}
-	*ret = text.data;
-	return LAPSE_OK;
-}
-
-static int read_tls(struct daemon *d, struct problem *p)
-{
-	const struct settings *s = d->settings;
-
-	if (!s->tls_cert[0] && !s->tls_key[0])
-		return LAPSE_OK;
-	if (!s->tls_cert[0] || !s->tls_key[0])
-		return problem_set(p, LAPSE_EINVAL, "tls_cert",
-				   "tls_cert and tls_key go together: set both or none");
-	int r = read_pem("tls_cert", s->tls_cert, &d->tls_cert, p);
-	return r < 0 ? r : read_pem("tls_key", s->tls_key, &d->tls_key, p);
-}
-
-/* Nobody from elsewhere may come in without a token, and no token may travel in the clear. */
+/* Callers from other machines need a token, and no token may travel in the clear. */
 static int check_exposure(const struct daemon *d, struct problem *p)
 {
 	if (d->listener.is_loopback && !d->settings->behind_tls_proxy)
@@ -224,7 +244,7 @@ static int check_exposure(const struct daemon *d, struct problem *p)
 			"refusing to listen at %.80s while no token exists: start on "
 			"127.0.0.1 without behind_tls_proxy, run 'lapse token create' first",
 			d->settings->listen);
-	if (!d->tls_cert && !d->settings->behind_tls_proxy)
+	if (!tls_is_on() && !d->settings->behind_tls_proxy)
 		return problem_set(p, LAPSE_EFORBIDDEN, "listen",
 				   "refusing to listen at %.80s without TLS: set tls_cert and "
 				   "tls_key, or behind_tls_proxy",
@@ -249,6 +269,30 @@ static int check_settings(const struct settings *s, struct log *log, struct prob
 	return LAPSE_OK;
 }
 
+static void list_rooms(struct daemon *d)
+{
+	size_t n = 0;
+
+	for (; ROOMS[n]; n++)
+		d->rooms[n] = ROOMS[n];
+	assert(n < ROOMS_COUNT + 1);
+	d->rooms[n] = &CONTRACT_ROOM;
+}
+
+/* The files of `contract`, with : between them. */
+static int open_contracts(struct daemon *d, struct problem *p)
+{
+	struct buf CLEANUP(buf_done) error = { 0 };
+	char *CLEANUP(mem_freep) files = mem_strdup(d->settings->contract);
+	char *rest = files;
+
+	for (char *file; (file = strsep(&rest, ":"));)
+		if (*file && keep_add(&d->engine, file, &error) < 0)
+			return problem_set(p, LAPSE_EINVAL, "contract", "%.250s", buf_text(&error));
+	keep_look(&d->engine);
+	return LAPSE_OK;
+}
+
 static int open_engine(struct daemon *d, struct problem *p)
 {
 	struct engine_config config = { .settings = d->settings,
@@ -256,12 +300,15 @@ static int open_engine(struct daemon *d, struct problem *p)
 					.log = &d->log,
 					.bounds = ROOM_BOUNDS,
 					.schedulers = ROOM_SCHEDULERS,
-					.cleanups = ROOM_CLEANUPS };
+					.cleanups = ROOM_CLEANUPS,
+					.rooms = d->rooms,
+					.owned = ROOM_OWNED,
+					.postgres = pg_store_open };
+	list_rooms(d);
 	int r = engine_open(&d->engine, &config, p);
 
 	if (r == LAPSE_OK) {
-		d->engine.cleaner.runner = run_cleanup;
-		d->engine.cleaner.runner_ctx = d;
+		store_own(d->engine.store);
 		d->engine.offloader = (struct offloader){ start_offload, d };
 	}
 	return r;
@@ -273,23 +320,29 @@ static int open_provider(struct daemon *d, struct problem *p)
 			     d->settings->stalwart_connections_max, p);
 
 	if (r == LAPSE_OK)
+		r = fetches_init(&d->hooks, &d->loop, &CLOCK_SYSTEM, HOOK_CONNECTIONS_MAX, p);
+	if (r == LAPSE_OK) {
+		fetches_restrict(&d->hooks, HOOK_CONNECTIONS_PER_HOST,
+				 !d->settings->webhook_allow_private);
 		r = provider_open(d->settings, getenv("CREDENTIALS_DIRECTORY"), &d->fetches.fetcher,
 				  &CLOCK_SYSTEM, &d->provider, p);
+	}
 	return r;
 }
 
 static int open_server(struct daemon *d, struct problem *p)
 {
-	int r = listener_open(&d->listener, d->settings->listen, d->tls_cert != NULL, p);
+	int r = listener_open(&d->listener, d->settings->listen, tls_is_on(), p);
 
 	if (r < 0)
 		return r;
+	assert(d->listener.fd >= 0);
 	r = check_exposure(d, p);
 	struct server_config config = { .engine = &d->engine,
 					.loop = &d->loop,
 					.fd = d->listener.fd,
-					.tls_cert = d->tls_cert,
-					.tls_key = d->tls_key };
+					.tls_retrieve = tls_is_on() ? tls_retrieve : NULL,
+					.tls_priorities = TLS_PRIORITIES };
 	if (r == LAPSE_OK)
 		r = server_start(&d->server, &config, p);
 	if (r < 0) {
@@ -297,6 +350,39 @@ static int open_server(struct daemon *d, struct problem *p)
 		listener_remove(&d->listener);
 	}
 	return r;
+}
+
+/* A client that can connect can put mail into any mailbox, so it must be on this machine. Like a
+ * port, the socket is open to every local user, unless the permissions of its directory forbid it.
+ */
+static int open_lmtp(struct daemon *d, struct problem *p)
+{
+	struct listener *l = &d->lmtp_listener;
+	struct problem why = { 0 };
+
+	if (d->settings->lmtp_listen[0] == '\0')
+		return LAPSE_OK;
+	if (!d->engine.files_shared)
+		return problem_set(
+			p, LAPSE_ECONFLICT, "lmtp_listen",
+			"lmtp_listen: mail has attachments, and this replica does not see "
+			"their files: share the directory data_dir/files first");
+	int r = listener_open(l, d->settings->lmtp_listen, false, &why);
+	if (r < 0)
+		return problem_set(p, r, "lmtp_listen", "lmtp_%.240s", why.message);
+	if (!l->is_loopback) {
+		close(l->fd);
+		return problem_set(p, LAPSE_EFORBIDDEN, "lmtp_listen",
+				   "lmtp_listen: %.80s is not on loopback: mail is taken from this "
+				   "machine only",
+				   d->settings->lmtp_listen);
+	}
+	if (l->is_unix)
+		chmod(l->path, 0666);
+	lmtp_open(&d->lmtp, &d->engine, &d->loop, l->fd, l->is_unix);
+	log_message(&d->log, LOG_INFO, "lmtp.ready", "%s",
+		    l->is_unix ? l->text : l->text + strlen("http://"));
+	return LAPSE_OK;
 }
 
 static void start_loop(struct daemon *d)
@@ -307,7 +393,9 @@ static void start_loop(struct daemon *d)
 	uv_timer_init(&d->loop, &d->stop_timer);
 	uv_signal_init(&d->loop, &d->sigterm);
 	uv_signal_init(&d->loop, &d->sigint);
-	d->sigterm.data = d->sigint.data = d;
+	uv_signal_init(&d->loop, &d->sighup);
+	d->sigterm.data = d->sigint.data = d->sighup.data = d;
+	uv_signal_start(&d->sighup, on_hangup, SIGHUP);
 	uv_signal_start(&d->sigterm, on_signal, SIGTERM);
 	uv_signal_start(&d->sigint, on_signal, SIGINT);
 }
@@ -325,7 +413,7 @@ static void raise_limits(void)
 	umask(0077);
 }
 
-static void run(struct daemon *d)
+static void daemon_run_loop(struct daemon *d)
 {
 	start_loop(d);
 	printf("lapsed ready on %s\n", d->listener.text);
@@ -333,6 +421,7 @@ static void run(struct daemon *d)
 	log_message(&d->log, LOG_INFO, "daemon.ready", "%s", d->listener.text);
 	uv_run(&d->loop, UV_RUN_DEFAULT);
 	listener_remove(&d->listener);
+	listener_remove(&d->lmtp_listener);
 	log_message(&d->log, LOG_INFO, "daemon.stopped", "every answered write is on the disk");
 }
 
@@ -345,13 +434,23 @@ static int open_all(struct daemon *d, struct problem *p)
 		r = open_engine(d, p);
 	if (r < 0)
 		return r;
-	d->engine.provider = d->provider;
+	mailboxes_of(&d->engine)->provider = d->provider;
+	webhooks_give(&d->engine, &d->hooks.fetcher);
 	if (d->provider && d->provider->needs_secret)
 		r = outside_open_key(&d->engine, p);
 	if (r == LAPSE_OK)
-		r = open_server(d, p);
+		r = open_contracts(d, p);
 	if (r == LAPSE_OK)
-		run(d);
+		r = open_lmtp(d, p);
+	if (r == LAPSE_OK)
+		r = open_server(d, p);
+	if (r == LAPSE_OK) {
+		audit_start(&d->engine);
+		daemon_run_loop(d);
+	} else {
+		lmtp_shut(&d->lmtp);
+		listener_remove(&d->lmtp_listener);
+	}
 	engine_close(&d->engine);
 	return r;
 }
@@ -367,17 +466,19 @@ int daemon_run(const struct settings *settings, struct problem *p)
 	db_process_init();
 	int r = check_settings(settings, &d->log, p);
 	if (r == LAPSE_OK)
-		r = read_tls(d, p);
+		r = tls_load(settings, clock_mono(&CLOCK_SYSTEM), p);
 	if (r == LAPSE_OK) {
 		uv_loop_init(&d->loop);
+		uv_loop_configure(&d->loop, UV_METRICS_IDLE_TIME);
 		r = open_all(d, p);
 		fetches_close(&d->fetches); /* closed already, unless the start failed */
+		fetches_close(&d->hooks);
 		uv_run(&d->loop, UV_RUN_DEFAULT);
-		uv_loop_close(&d->loop);
+		int busy = uv_loop_close(&d->loop);
+		assert(busy == 0); /* every handle was closed */
 		provider_free(d->provider);
 	}
-	free(d->tls_cert);
-	free(d->tls_key);
+	tls_unload();
 	free(d);
 	return r;
 }

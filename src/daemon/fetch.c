@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/mem.h"
 
 #define CONNECT_MAX_MS 5000 /* a server that does not even accept is given up sooner */
@@ -28,6 +29,7 @@ struct transfer {
 	bool stale;   /* it was given a kept connection that the server had closed */
 	bool again;   /* and is with libcurl for the second time because of it */
 	bool large;   /* the answer was longer than allowed */
+	bool inside;  /* the address was not public, and had to be */
 	bool refused; /* it is in that list */
 };
 
@@ -56,11 +58,12 @@ static bool is_sent(const struct transfer *t)
 
 /* The transfer, which is in no list any more, is gone; the asker, who is told last, may start or
  * cancel others. */
-static void finish(struct transfer *t, int err)
+static void transfer_finish(struct transfer *t, int err)
 {
 	struct fetches *s = t->owner;
 	struct fetch *f = t->fetch;
 
+	assert(f->state == t && s->multi);
 	f->err = err;
 	f->sent = is_sent(t);
 	f->state = NULL;
@@ -68,6 +71,7 @@ static void finish(struct transfer *t, int err)
 		curl_multi_remove_handle(s->multi, t->easy);
 		curl_easy_cleanup(t->easy);
 		s->running_count--;
+		assert(s->running_count >= 0);
 	} else if (!t->refused) {
 		s->waiting_count--;
 	}
@@ -109,7 +113,10 @@ static int translate(struct transfer *t, CURLcode code)
 			snprintf(f->location, sizeof(f->location), "%s", location);
 		return LAPSE_OK;
 	}
-	if (t->large)
+	if (t->inside)
+		snprintf(f->why, sizeof(f->why),
+			 "its address is not public (webhook_allow_private)");
+	else if (t->large)
 		snprintf(f->why, sizeof(f->why), "it answered more than %zu bytes",
 			 f->answer_max_bytes);
 	else if (code == CURLE_ABORTED_BY_CALLBACK)
@@ -157,7 +164,7 @@ static void collect(struct fetches *s)
 			continue;
 		}
 		list_remove(&t->link);
-		finish(t, translate(t, code));
+		transfer_finish(t, translate(t, code));
 	}
 	run_waiting(s);
 }
@@ -258,7 +265,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *so
 	return 0;
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_fetch_timer(uv_timer_t *timer)
 {
 	struct fetches *s = CONTAINER_OF(timer, struct fetches, timer);
 	int running;
@@ -275,7 +282,7 @@ static int on_timer_wanted(CURLM *multi, long ms, void *arg)
 	if (ms < 0)
 		uv_timer_stop(&s->timer);
 	else
-		uv_timer_start(&s->timer, on_timer, (uint64_t)ms, 0);
+		uv_timer_start(&s->timer, on_fetch_timer, (uint64_t)ms, 0);
 	return 0;
 }
 
@@ -287,7 +294,9 @@ static void set_headers(struct transfer *t)
 	struct curl_slist *h = curl_slist_append(NULL, "Accept: application/json");
 
 	h = curl_slist_append(h, "Expect:"); /* no pause before a large body */
-	if (f->body)
+	for (const char *const *line = f->headers; line && *line; line++)
+		h = curl_slist_append(h, *line);
+	if (f->body && !f->headers)
 		h = curl_slist_append(h, "Content-Type: application/json");
 	if (f->authorization) {
 		struct buf line = { 0 };
@@ -341,6 +350,14 @@ static void set_trust(struct transfer *t)
 	}
 }
 
+static curl_socket_t fetch_open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+	struct transfer *t = arg;
+
+	t->inside = t->owner->public_only && !sockaddr_is_public(&a->addr);
+	return t->inside ? CURL_SOCKET_BAD : sockets_open(&t->owner->sockets, purpose, a);
+}
+
 /* Redirects are not followed, certificates are checked, cookies, .netrc and compression are off:
  * libcurl's defaults. */
 static void set_rules(struct transfer *t)
@@ -362,16 +379,18 @@ static void set_rules(struct transfer *t)
 	curl_easy_setopt(e, CURLOPT_HEADERDATA, t);
 	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_ask);
 	curl_easy_setopt(e, CURLOPT_PREREQDATA, t);
-	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, sockets_open);
-	curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, &t->owner->sockets);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, fetch_open_socket);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, t);
 	curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, sockets_close);
 	curl_easy_setopt(e, CURLOPT_CLOSESOCKETDATA, &t->owner->sockets);
 }
 
-static void run(struct transfer *t, lapse_ms left)
+static void transfer_run(struct transfer *t, lapse_ms left)
 {
 	struct fetches *s = t->owner;
 
+	assert(!t->easy && left > 0);
+	assert(s->waiting_count > 0 && s->running_count < s->running_max);
 	s->waiting_count--;
 	list_append(&s->running, &t->link);
 	s->running_count++;
@@ -391,7 +410,7 @@ static lapse_ms left_ms(const struct transfer *t)
 static void give_up(struct transfer *t)
 {
 	snprintf(t->fetch->why, sizeof(t->fetch->why), "no connection to it became free in time");
-	finish(t, LAPSE_ETIMEOUT);
+	transfer_finish(t, LAPSE_ETIMEOUT);
 }
 
 static void run_waiting(struct fetches *s)
@@ -402,7 +421,7 @@ static void run_waiting(struct fetches *s)
 		struct transfer *t = CONTAINER_OF(l, struct transfer, link);
 		lapse_ms left = left_ms(t);
 		if (left > 0)
-			run(t, left);
+			transfer_run(t, left);
 		else
 			give_up(t);
 	}
@@ -425,8 +444,8 @@ static void check_queue(uv_timer_t *timer)
 	struct list *l;
 
 	while ((l = list_shift(&s->refused)))
-		finish(CONTAINER_OF(l, struct transfer, link),
-		       s->stopping ? LAPSE_EUNAVAILABLE : LAPSE_EUPSTREAM);
+		transfer_finish(CONTAINER_OF(l, struct transfer, link),
+				s->stopping ? LAPSE_EUNAVAILABLE : LAPSE_EUPSTREAM);
 	while ((t = find_overdue(s))) { /* may start and cancel others: look from the start again */
 		list_remove(&t->link);
 		give_up(t);
@@ -436,11 +455,12 @@ static void check_queue(uv_timer_t *timer)
 		uv_timer_stop(timer);
 }
 
-static void start(struct fetcher *fetcher, struct fetch *f)
+static void fetch_start(struct fetcher *fetcher, struct fetch *f)
 {
 	struct fetches *s = CONTAINER_OF(fetcher, struct fetches, fetcher);
 	struct transfer *t = mem_zalloc(1, sizeof(*t));
 
+	assert(f->url && f->timeout_ms > 0 && !f->state);
 	t->owner = s;
 	t->fetch = f;
 	t->deadline = clock_mono(s->clock) + f->timeout_ms * 1000;
@@ -456,7 +476,7 @@ static void start(struct fetcher *fetcher, struct fetch *f)
 	}
 	s->waiting_count++;
 	if (s->running_count < s->running_max && list_empty(&s->waiting) && left_ms(t) > 0) {
-		run(t, left_ms(t));
+		transfer_run(t, left_ms(t));
 		return;
 	}
 	list_append(&s->waiting, &t->link);
@@ -470,7 +490,7 @@ static void cancel(struct fetcher *fetcher, struct fetch *f)
 
 	assert(t);
 	list_remove(&t->link);
-	finish(t, LAPSE_EUNAVAILABLE);
+	transfer_finish(t, LAPSE_EUNAVAILABLE);
 	run_waiting(CONTAINER_OF(fetcher, struct fetches, fetcher));
 }
 
@@ -479,7 +499,8 @@ static void cancel(struct fetcher *fetcher, struct fetch *f)
 int fetches_init(struct fetches *s, uv_loop_t *loop, const struct clock *clock,
 		 int64_t connections_max, struct problem *p)
 {
-	*s = (struct fetches){ .fetcher = { start, cancel },
+	assert(connections_max > 0);
+	*s = (struct fetches){ .fetcher = { fetch_start, cancel },
 			       .clock = clock,
 			       .loop = loop,
 			       .running_max = connections_max };
@@ -499,16 +520,24 @@ int fetches_init(struct fetches *s, uv_loop_t *loop, const struct clock *clock,
 	return LAPSE_OK;
 }
 
+void fetches_restrict(struct fetches *s, int64_t per_host, bool public_only)
+{
+	assert(s->multi && list_empty(&s->running));
+	curl_multi_setopt(s->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)per_host);
+	s->public_only = public_only;
+}
+
 static void finish_all(struct list *all)
 {
 	struct list *l;
 
 	while ((l = list_shift(all)))
-		finish(CONTAINER_OF(l, struct transfer, link), LAPSE_EUNAVAILABLE);
+		transfer_finish(CONTAINER_OF(l, struct transfer, link), LAPSE_EUNAVAILABLE);
 }
 
 void fetches_stop(struct fetches *s)
 {
+	assert(s->multi);
 	s->stopping = true;
 	finish_all(&s->running);
 	finish_all(&s->waiting);
@@ -520,8 +549,10 @@ void fetches_close(struct fetches *s)
 		return;
 	fetches_stop(s);
 	finish_all(&s->refused);
+	assert(s->running_count == 0 && s->waiting_count == 0);
 	curl_multi_cleanup(s->multi);
 	s->multi = NULL;
+	sockets_done(&s->sockets);
 	uv_close((uv_handle_t *)&s->timer, NULL);
 	uv_close((uv_handle_t *)&s->queue_timer, NULL);
 	curl_global_cleanup();

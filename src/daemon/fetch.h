@@ -36,12 +36,17 @@ struct fetches {
 	struct list waiting;    /* for a connection, in order */
 	struct list refused;    /* over already; told from the loop, not from within start() */
 	int64_t running_count, running_max;
+	bool public_only; /* addresses of this machine and of private networks are refused */
 	int64_t waiting_count;
 	bool stopping;
 };
 
 int fetches_init(struct fetches *s, uv_loop_t *loop, const struct clock *clock,
 		 int64_t connections_max, struct problem *p);
+/* For targets that strangers choose: so many connections to one host at once, and, with
+ * `public_only`, none to an address that is not public. The address is looked at when the
+ * connection is made, whatever name it was found under. Before the first start. */
+void fetches_restrict(struct fetches *s, int64_t per_host, bool public_only);
 void fetches_stop(struct fetches *s);
 void fetches_close(struct fetches *s);
 

@@ -3,7 +3,20 @@
 
 #include <inttypes.h>
 
+#include "base/mem.h"
 #include "base/settings.h"
+
+/* How lapsed ends: main.c, daemon.c (a second signal), base/mem.c and store/sqlite/syncer.c. */
+static const struct {
+	const char *code, *help;
+} EXITS[] = {
+	{ "0", "a signal ended it" },
+	{ "1", "it could not start" },
+	{ "2", "the settings are wrong" },
+	{ "130", "a second SIGINT ended it at once" },
+	{ "143", "a second SIGTERM ended it at once" },
+	{ "134", "no memory, or the disk failed to sync: start it again (SIGABRT)" },
+};
 
 void help_write(struct buf *out)
 {
@@ -14,12 +27,17 @@ void help_write(struct buf *out)
 		 "its address when it is ready, and ends cleanly on SIGTERM.\n\nOptions:\n"
 		 "  --config FILE                        lines 'name = value'; file < environment "
 		 "< option\n"
+		 "  --openapi                            print the OpenAPI document and end\n"
 		 "  --help, --version\n");
 	settings_help(out);
 	buf_puts(out,
 		 "\nEvery option is also an environment variable (--message-ttl-ms is\n"
 		 "LAPSE_MESSAGE_TTL_MS) and a line of the file (message_ttl_ms = 86400000).\n"
-		 "Exit codes: 0 ended by a signal, 1 could not start, 2 the settings are wrong.\n");
+		 "Times may be written as 500ms, 30s, 1h30m, 7d, sizes as 64KiB, 10MiB, and the\n"
+		 "names without _ms and _bytes: --message-ttl 24h.\n"
+		 "Exit codes:\n");
+	for (size_t i = 0; i < ARRAY_LEN(EXITS); i++)
+		buf_printf(out, "  %-5s  %s\n", EXITS[i].code, EXITS[i].help);
 }
 
 /* Text for roff: hyphens of options must stay hyphens. */
@@ -65,14 +83,19 @@ void help_write_man(struct buf *out)
 		"Every option is also an environment variable (LAPSE_ and the name in capitals) "
 		"and\n"
 		"a line\n.I name = value\nof the configuration file. File < environment < option.\n"
+		"Times may be written as 500ms, 30s, 1h30m or 7d, sizes as 64KiB or 10MiB, and "
+		"the\n"
+		"names without their unit:\n.B \\-\\-message\\-ttl 24h\\fR.\n"
 		"A value out of range or an unknown name stops the start.\n"
 		".TP\n.B \\-\\-config \\fIfile\\fR\nThe configuration file; also LAPSE_CONFIG.\n"
+		".TP\n.B \\-\\-openapi\nPrint the OpenAPI document, and nothing else.\n"
 		".TP\n.B \\-\\-help\\fR, \\fB\\-\\-version\nAnd nothing else.\n");
 	for (size_t i = 0; i < SETTINGS_COUNT; i++)
 		put_man_setting(out, &SETTINGS_TABLE[i]);
-	buf_puts(out, ".SH EXIT STATUS\n0 ended by a signal, 1 could not start, 2 the settings are "
-		      "wrong.\n"
-		      ".SH FILES\n.TP\n.I data_dir/lapse.db\nthe database, with its write-ahead "
+	buf_puts(out, ".SH EXIT STATUS\n");
+	for (size_t i = 0; i < ARRAY_LEN(EXITS); i++)
+		buf_printf(out, ".TP\n.B %s\n%s\n", EXITS[i].code, EXITS[i].help);
+	buf_puts(out, ".SH FILES\n.TP\n.I data_dir/lapse.db\nthe database, with its write-ahead "
 		      "log beside it\n"
 		      ".TP\n.I data_dir/backups/\ncopies made by POST /v1/backup\n"
 		      ".TP\n.I data_dir/lapse.key\nthe key of sealed passwords, with a mail "

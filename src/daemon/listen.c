@@ -2,6 +2,7 @@
 #include "daemon/listen.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -43,6 +44,7 @@ static int split(const char *address, char host[256], char port[16], struct prob
 			p, LAPSE_EINVAL, "listen",
 			"listen: '%.80s' must be HOST:PORT (port 0 to 65535) or unix:PATH",
 			address);
+	assert(n > 0 && n < 256);
 	if (address[0] == '[' && address[n - 1] == ']')
 		snprintf(host, 256, "%.*s", (int)(n - 2), address + 1);
 	else
@@ -124,6 +126,7 @@ static int open_unix(struct listener *l, const char *path, struct problem *p)
 		return problem_set(p, LAPSE_EINVAL, "listen",
 				   "listen: the path of a Unix socket must be 1 to %zu bytes long",
 				   sizeof(a.sun_path) - 1);
+	assert(l->fd < 0);
 	memcpy(a.sun_path, path, strlen(path) + 1);
 	if (lstat(path, &st) == 0) {
 		if (!S_ISSOCK(st.st_mode) || is_alive(&a))
@@ -156,6 +159,7 @@ int listener_open(struct listener *l, const char *address, bool tls, struct prob
 
 void listener_remove(const struct listener *l)
 {
+	assert(!l->is_unix || l->path[0]);
 	if (l->is_unix)
 		unlink(l->path);
 }

@@ -12,7 +12,7 @@
 struct listener {
 	int fd;
 	bool is_unix;
-	bool is_loopback;           /* or a Unix socket: nobody from elsewhere can reach it */
+	bool is_loopback;           /* or a Unix socket: other machines cannot reach it */
 	char text[LISTEN_TEXT_MAX]; /* http://127.0.0.1:7878, or unix:PATH: where it really listens
 				     */
 	char path[LISTEN_TEXT_MAX]; /* of the Unix socket, to remove it at the end */

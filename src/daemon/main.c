@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lapsed: reads the settings and runs the daemon. Exit codes: 0 ended by a signal, 1 could not
- * start, 2 the settings are wrong. */
+/* lapsed: reads the settings and runs the daemon. Its exit codes are a table in daemon/help.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +7,11 @@
 
 #include "daemon/daemon.h"
 #include "daemon/help.h"
+#include "http/openapi.h"
 
 #define EXIT_SETTINGS 2
 
-static int start(int argc, char **argv)
+static int start_daemon(int argc, char **argv)
 {
 	struct settings settings;
 	struct problem p = { 0 };
@@ -49,10 +49,12 @@ int main(int argc, char **argv)
 			return print(help_write);
 		if (strcmp(argv[i], "--man") == 0)
 			return print(help_write_man);
+		if (strcmp(argv[i], "--openapi") == 0)
+			return print(openapi_write);
 		if (strcmp(argv[i], "--version") == 0) {
 			puts("lapsed " LAPSE_VERSION);
 			return EXIT_SUCCESS;
 		}
 	}
-	return start(argc, argv);
+	return start_daemon(argc, argv);
 }

@@ -12,7 +12,7 @@
 struct open_socket {
 	struct list link;
 	curl_socket_t fd;
-	int port; /* its end here; 0 = nobody asked yet */
+	int port; /* its local port; 0 = not looked up yet */
 };
 
 void sockets_init(struct sockets *s)
@@ -20,6 +20,29 @@ void sockets_init(struct sockets *s)
 	list_init(&s->open);
 }
 
+static void socket_forget(struct sockets *s, curl_socket_t fd)
+{
+	for (struct list *l = s->open.next; l != &s->open; l = l->next) {
+		struct open_socket *o = CONTAINER_OF(l, struct open_socket, link);
+		if (o->fd == fd) {
+			list_remove(&o->link);
+			free(o);
+			return;
+		}
+	}
+}
+
+void sockets_done(struct sockets *s)
+{
+	for (struct list *l = s->open.next, *next; l != &s->open; l = next) {
+		next = l->next;
+		free(CONTAINER_OF(l, struct open_socket, link));
+	}
+	list_init(&s->open);
+}
+
+/* libcurl does not say so when it gives up a socket that is still connecting: one that is known
+ * already under this number was closed. */
 curl_socket_t sockets_open(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct sockets *s = arg;
@@ -28,6 +51,7 @@ curl_socket_t sockets_open(void *arg, curlsocktype purpose, struct curl_sockaddr
 	(void)purpose;
 	if (fd < 0)
 		return CURL_SOCKET_BAD;
+	socket_forget(s, fd);
 	struct open_socket *o = mem_zalloc(1, sizeof(*o));
 	o->fd = fd;
 	list_append(&s->open, &o->link);
@@ -36,16 +60,7 @@ curl_socket_t sockets_open(void *arg, curlsocktype purpose, struct curl_sockaddr
 
 int sockets_close(void *arg, curl_socket_t fd)
 {
-	struct sockets *s = arg;
-
-	for (struct list *l = s->open.next; l != &s->open; l = l->next) {
-		struct open_socket *o = CONTAINER_OF(l, struct open_socket, link);
-		if (o->fd == fd) {
-			list_remove(&o->link);
-			free(o);
-			break;
-		}
-	}
+	socket_forget(arg, fd);
 	return close(fd);
 }
 

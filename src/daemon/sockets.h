@@ -19,6 +19,7 @@ struct sockets {
 };
 
 void sockets_init(struct sockets *s);
+void sockets_done(struct sockets *s); /* after libcurl has ended */
 
 /* For CURLOPT_OPENSOCKETFUNCTION and CURLOPT_CLOSESOCKETFUNCTION; `arg` is the struct sockets. */
 curl_socket_t sockets_open(void *arg, curlsocktype purpose, struct curl_sockaddr *address);

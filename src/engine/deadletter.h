@@ -27,6 +27,17 @@ int dead_letter_list(struct tx *tx, int64_t before, int64_t limit,
 /* Tries it again now, with all its attempts; LAPSE_ENOTFOUND when there is no such dead letter. */
 int dead_letter_retry(struct tx *tx, int64_t id, struct arena *arena, struct dead_letter *ret);
 
+/* Which dead letters a retry of many is about. */
+struct dead_letter_filter {
+	const char *kind; /* NULL = of every kind */
+	lapse_ms before;  /* first wanted before this; LAPSE_NEVER = at any time */
+};
+
+/* Retries up to `limit` of them with ids above *after, oldest first, and moves *after to the last.
+ * *ret_n = how many. */
+int dead_letter_retry_many(struct tx *tx, const struct dead_letter_filter *filter, int64_t limit,
+			   int64_t *after, int64_t *ret_n);
+
 /* Forgets it: what it was about stays where it is, outside. */
 int dead_letter_drop(struct tx *tx, int64_t id, struct arena *arena);
 

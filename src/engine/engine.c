@@ -3,51 +3,11 @@
 
 #include <assert.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/mem.h"
-#include "engine/idempotency.h"
 #include "engine/tx.h"
+#include "engine/usage.h"
 #include "store/migrate.h"
-
-/* How long the writer waits for a lock that only somebody else's tool can hold: a failed turn is
- * better than a frozen loop. */
-#define WRITER_BUSY_MS 250
-#define READER_BUSY_MS 2000
-
-static const struct db_stmt COUNT_ADD = {
-	"INSERT INTO counts (tbl, live) VALUES ($1, 0) ON CONFLICT (tbl) DO NOTHING"
-};
-static const struct db_stmt COUNT_GET = { "SELECT live FROM counts WHERE tbl = $1" };
-
-static int add_count(struct db *db, const char *table)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(db, &COUNT_ADD);
-
-	db_bind_text(&q, 1, table);
-	return db_run(&q);
-}
-
-static int load_count(struct db *db, const char *table, int64_t *ret)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(db, &COUNT_GET);
-
-	db_bind_text(&q, 1, table);
-	int r = db_step(&q);
-	if (r > 0)
-		*ret = db_int(&q, 0);
-	return r < 0 ? r : LAPSE_OK;
-}
-
-static int load_newest(struct engine *e, const struct bound *b)
-{
-	struct db_query CLEANUP(db_finish) q = db_query(e->db, &b->newest);
-	int r = db_step(&q);
-
-	if (r > 0 && db_int(&q, 0) > e->ids.last)
-		e->ids.last = db_int(&q, 0);
-	return r < 0 ? r : LAPSE_OK;
-}
 
 /* All events of the store are at most the newest id. */
 static int load_ring(struct engine *e)
@@ -55,6 +15,7 @@ static int load_ring(struct engine *e)
 	int64_t pruned = 0;
 	int r = meta_get(e->db, "events_pruned", 0, &pruned);
 
+	assert(e->ring.held == 0);
 	ring_start(&e->ring, e->ids.last, pruned);
 	return r;
 }
@@ -63,19 +24,20 @@ static int load_in_transaction(struct engine *e)
 {
 	int r = meta_get(e->db, "restored_at", 0, &e->restored_at);
 
-	for (size_t i = 0; r == LAPSE_OK && i < e->bounds_count; i++) {
-		r = add_count(e->db, e->bounds[i]->table);
-		if (r == LAPSE_OK)
-			r = load_count(e->db, e->bounds[i]->table, &e->states[i].live);
-		if (r == LAPSE_OK)
-			r = load_newest(e, e->bounds[i]);
-	}
+	for (size_t i = 0; r == LAPSE_OK && i < e->matrix.count; i++)
+		r = matrix_load(e, e->matrix.bounds[i]);
 	if (r == LAPSE_OK)
-		r = watch_load(e);
+		r = guard_load(e);
+	if (r == LAPSE_OK)
+		r = undone_load(e);
 	if (r == LAPSE_OK)
 		r = load_ring(e);
 	if (r == LAPSE_OK)
 		r = tokens_load(e);
+	if (r == LAPSE_OK)
+		r = quotas_load(e);
+	if (r == LAPSE_OK)
+		r = usage_load(e);
 	if (r == LAPSE_OK)
 		r = cleaner_load(e);
 	for (size_t i = 0; r == LAPSE_OK && i < e->schedulers_count; i++)
@@ -83,128 +45,146 @@ static int load_in_transaction(struct engine *e)
 	return r;
 }
 
-static int load(struct engine *e)
+static int engine_load(struct engine *e, struct problem *p)
 {
 	struct tx tx;
 	int r = tx_begin(&tx, e);
 
 	if (r == LAPSE_OK)
-		r = load_in_transaction(e);
+		r = cluster_join(&tx, p);
 	if (r == LAPSE_OK)
-		r = idempotency_recover(&tx);
-	for (size_t i = 0; r == LAPSE_OK && i < e->bounds_count; i++)
-		if (e->bounds[i]->memory)
-			r = e->bounds[i]->memory->load(&tx);
+		r = load_in_transaction(e);
+	for (const struct room *const *x = e->rooms; r == LAPSE_OK && *x; x++)
+		r = (*x)->load(&tx);
+	if (r == LAPSE_OK)
+		r = cluster_joined(&tx);
 	if (r < 0) {
 		tx_rollback(&tx);
 		return r;
 	}
+	assert(tx_can_write(&tx));
 	return tx_commit(&tx);
 }
 
-static int open_store(struct engine *e, struct problem *p)
+/* Trusted time follows the clock of the store, where it brings one. */
+static int engine_open_store(struct engine *e, store_opener *postgres, struct problem *p)
 {
-	char path[DATADIR_PATH_MAX];
-	int r = datadir_file(e->settings->data_dir, DATADIR_DATABASE, path);
+	struct store_config config = { .settings = e->settings,
+				       .clock = e->clock,
+				       .system = e->system,
+				       .postgres = postgres };
+	int r = store_open(&config, &e->store, p);
 
 	if (r < 0)
-		return problem_set(p, r, "data_dir", "data_dir is too long");
-	struct db_config config = { .path = path,
-				    .clock = e->clock,
-				    .durable = strcmp(e->settings->sqlite_synchronous, "off") != 0,
-				    .lazy = true,
-				    .busy_timeout_ms = WRITER_BUSY_MS };
-	r = db_open(&config, &e->db, p);
-	if (r == LAPSE_OK)
-		r = migrate(e->db, p);
-	config.clock = &CLOCK_SYSTEM; /* other threads call no clock but the machine's */
-	config.busy_timeout_ms = READER_BUSY_MS;
-	if (r == LAPSE_OK)
-		r = checkpointer_start(&config, e->db, e->settings->wal_max_bytes, &e->checkpointer,
-				       p);
-	if (r == LAPSE_OK)
-		r = syncer_start(path, config.durable, &e->syncer, p);
-	config.read_only = true;
-	if (r == LAPSE_OK)
-		r = db_open(&config, &e->reader, p);
+		return r;
+	e->db = store_db(e->store);
+	if (e->store->clock)
+		guard_init(&e->guard, e->store->clock, e->settings);
+	return LAPSE_OK;
+}
+
+static int add_room_bounds(struct engine *e, const struct bound_spec *const *bounds,
+			   struct problem *p)
+{
+	int r = LAPSE_OK;
+
+	assert(e->magic == ENGINE_MAGIC);
+	for (; r == LAPSE_OK && *bounds; bounds++)
+		r = matrix_add(e, *bounds, NULL, p);
 	return r;
 }
 
 int engine_open(struct engine *e, const struct engine_config *config, struct problem *p)
 {
-	*e = (struct engine){ .settings = config->settings,
+	assert(config->settings && config->clock && config->log);
+	assert(config->bounds && config->schedulers && config->cleanups && config->rooms);
+	*e = (struct engine){ .magic = ENGINE_MAGIC,
+			      .settings = config->settings,
 			      .system = config->clock,
 			      .log = config->log,
-			      .bounds = config->bounds,
+			      .rooms = config->rooms,
+			      .owned = config->owned,
+			      .files_shared = true,
 			      .dir = { .lock_fd = -1 } };
 	guard_init(&e->guard, config->clock, config->settings);
 	e->clock = &e->guard.clock;
-	e->watch.store_at = clock_mono(e->clock);
-	pthread_mutex_init(&e->reader_lock, NULL);
-	waits_init(&e->waits);
 	ring_init(&e->ring);
-	while (config->bounds[e->bounds_count])
-		e->bounds_count++;
-	assert(e->bounds_count <= BOUNDS_MAX);
 	schedule_init(e, config->schedulers);
 	cleaner_init(&e->cleaner, config->cleanups);
 
 	int r = datadir_lock(&e->dir, config->settings->data_dir, p);
 	if (r == LAPSE_OK)
-		r = open_store(e, p);
+		r = engine_open_store(e, config->postgres, p);
+	if (r == LAPSE_OK)
+		r = add_room_bounds(e, config->bounds, p);
 	if (r == LAPSE_OK) {
-		r = load(e);
-		if (r < 0)
+		r = engine_load(e, p);
+		if (r < 0 && !p->message[0])
 			problem_set(p, r, NULL, "cannot read the store: %.180s", db_error(e->db));
 	}
 	if (r < 0)
 		engine_close(e);
+	assert((r == LAPSE_OK) == (e->magic == ENGINE_MAGIC));
 	return r;
 }
 
 void engine_stop(struct engine *e)
 {
+	assert(e->magic == ENGINE_MAGIC && !e->stopped);
+	e->stopped = true;
 	schedule_stop(e);
 	cleaner_stop(e);
-	for (size_t i = 0; i < e->bounds_count; i++)
-		if (e->bounds[i]->memory && e->bounds[i]->memory->stop)
-			e->bounds[i]->memory->stop(e);
+	tokens_stop(e);
+	for (const struct room *const *x = e->rooms; *x; x++)
+		if ((*x)->stop)
+			(*x)->stop(e);
 }
 
 void engine_close(struct engine *e)
 {
-	syncer_stop(e->syncer);
-	checkpointer_stop(e->checkpointer);
-	db_close(e->reader);
-	db_close(e->db);
-	for (size_t i = 0; i < e->bounds_count; i++)
-		if (e->bounds[i]->memory)
-			e->bounds[i]->memory->done(e);
+	assert(e->magic == ENGINE_MAGIC);
+	cluster_leave(e);
+	e->magic = 0;
+	store_close(e->store);
+	for (const struct room *const *x = e->rooms; *x; x++)
+		(*x)->done(e);
+	matrix_done(e);
 	cleaner_done(&e->cleaner);
-	waits_done(&e->waits);
 	ring_done(&e->ring);
 	tokens_done(&e->tokens);
+	quotas_done(&e->quotas);
+	for (size_t i = 0; i < ROOMS_COUNT; i++)
+		assert(!e->slots[i]); /* each room has freed its own */
 	datadir_unlock(&e->dir);
-	pthread_mutex_destroy(&e->reader_lock);
+}
+
+void engine_set_room(struct engine *e, enum room_id id, void *memory)
+{
+	assert(e->magic == ENGINE_MAGIC || !memory);
+	assert(id < ROOMS_COUNT);
+	assert(!memory || !e->slots[id]);
+	e->slots[id] = memory;
 }
 
 void engine_tick(struct engine *e)
 {
-	watch_tick(e);
+	assert(e->magic == ENGINE_MAGIC && !e->stopped);
+	guard_tick(e);
+	cluster_tick(e);
 	cleaner_tick(e);
 	schedule_tick(e);
-	for (size_t i = 0; i < e->bounds_count; i++)
-		if (e->bounds[i]->memory && e->bounds[i]->memory->tick)
-			e->bounds[i]->memory->tick(e);
+	tokens_tick(e);
+	for (const struct room *const *x = e->rooms; *x; x++)
+		if ((*x)->tick)
+			(*x)->tick(e);
 }
 
-static lapse_us memory_next_us(const struct engine *e)
+static lapse_us rooms_next_us(const struct engine *e)
 {
 	lapse_us next = INT64_MAX;
 
-	for (size_t i = 0; i < e->bounds_count; i++) {
-		const struct bound_memory *m = e->bounds[i]->memory;
-		lapse_us in = m && m->next_us ? m->next_us(e) : INT64_MAX;
+	for (const struct room *const *x = e->rooms; *x; x++) {
+		lapse_us in = (*x)->next_us ? (*x)->next_us(e) : INT64_MAX;
 		next = in < next ? in : next;
 	}
 	return next;
@@ -212,27 +192,35 @@ static lapse_us memory_next_us(const struct engine *e)
 
 lapse_us engine_next_us(const struct engine *e)
 {
-	const lapse_us all[] = { schedule_next_us(e), cleaner_next_us(e), watch_next_us(e),
-				 memory_next_us(e) };
+	const lapse_us all[] = { schedule_next_us(e), cleaner_next_us(e), guard_next_us(e),
+				 tokens_next_us(e),   rooms_next_us(e),   cluster_next_us(e) };
 	lapse_us next = INT64_MAX;
 
-	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		assert(all[i] >= 0);
 		next = all[i] < next ? all[i] : next;
+	}
 	return next;
 }
 
-void engine_sync(struct engine *e)
+int engine_count_due(struct engine *e, struct due_counts *c)
 {
-	syncer_sync(e->syncer);
-	e->durable = e->commits;
+	struct db *reader = store_take_reader(e->store);
+	int r = matrix_count_due(reader, c);
+
+	assert(e->magic == ENGINE_MAGIC);
+	store_give_reader(e->store, reader);
+	return r;
 }
 
-int engine_count_due(struct engine *e, lapse_ms now, struct due_count ret[BOUNDS_MAX])
+void engine_note_lag(struct engine *e, struct bound *b, lapse_ms lag)
 {
-	pthread_mutex_lock(&e->reader_lock);
-	int r = matrix_count_due(e, e->reader, now, ret);
-	pthread_mutex_unlock(&e->reader_lock);
-	return r;
+	assert(!b || b->magic == BOUND_MAGIC);
+	histogram_add(&e->expiry_lag, HISTOGRAM_LAG, lag * 1000);
+	if (!b)
+		return;
+	b->lag_count++;
+	b->lag_sum += lag > 0 ? lag * 1000 : 0;
 }
 
 static void write_schedulers(const struct engine *e, struct buf *out)
@@ -241,31 +229,36 @@ static void write_schedulers(const struct engine *e, struct buf *out)
 
 	metrics_family(out, METRIC_TICK_ERRORS);
 	for (size_t i = 0; i < e->schedulers_count; i++) {
+		if (e->schedulers[i].retired)
+			continue;
 		snprintf(labels, sizeof(labels), "scheduler=\"%s\"", e->schedulers[i].def->name);
 		metrics_sample(out, METRIC_TICK_ERRORS, labels, e->schedulers[i].errors);
 	}
 	metrics_family(out, METRIC_SWEEP_SECONDS);
 	for (size_t i = 0; i < e->schedulers_count; i++) {
+		if (e->schedulers[i].retired)
+			continue;
 		snprintf(labels, sizeof(labels), "scheduler=\"%s\"", e->schedulers[i].def->name);
 		metrics_histogram(out, METRIC_SWEEP_SECONDS, labels, HISTOGRAM_SECONDS,
-				  &e->schedulers[i].seconds);
+				  &e->schedulers[i].seconds, e->settings->metrics_detail);
 	}
 }
 
 void engine_write_metrics(const struct engine *e, struct buf *out)
 {
 	write_schedulers(e, out);
-	for (size_t i = 0; i < e->bounds_count; i++)
-		if (e->bounds[i]->memory && e->bounds[i]->memory->write_metrics)
-			e->bounds[i]->memory->write_metrics(e, out);
+	for (const struct room *const *x = e->rooms; *x; x++)
+		if ((*x)->write_metrics)
+			(*x)->write_metrics(e, out);
 	metrics_family(out, METRIC_EXPIRY_LAG);
-	metrics_histogram(out, METRIC_EXPIRY_LAG, "", HISTOGRAM_LAG, &e->expiry_lag);
+	metrics_histogram(out, METRIC_EXPIRY_LAG, "", HISTOGRAM_LAG, &e->expiry_lag, true);
 	metrics_family(out, METRIC_COMMIT_SECONDS);
-	metrics_histogram(out, METRIC_COMMIT_SECONDS, "", HISTOGRAM_SECONDS, &e->commit_seconds);
+	metrics_histogram(out, METRIC_COMMIT_SECONDS, "", HISTOGRAM_SECONDS, &e->commit_seconds,
+			  true);
 	metrics_family(out, METRIC_DEAD_LETTERS);
 	metrics_sample(out, METRIC_DEAD_LETTERS, "", e->cleaner.dead);
 	metrics_family(out, METRIC_CLOCK_TRUSTED);
 	metrics_sample(out, METRIC_CLOCK_TRUSTED, "", !e->guard.jumped);
-	metrics_family(out, METRIC_WAL_BYTES);
-	metrics_sample(out, METRIC_WAL_BYTES, "", checkpointer_wal_bytes(e->checkpointer));
+	cluster_write_metrics(e, out);
+	store_write_metrics(e->store, out);
 }

@@ -5,13 +5,14 @@
  *
  * Trusted time follows the wall clock and never goes back. While the wall clock is ahead of what
  * the monotonic clock says by more than `jump_max`, it has leapt: trusted time keeps its own pace,
- * so nothing expires because of the leap, by no path. A leap ends when the clock comes back, when
+ * so nothing expires because of the leap, on any path. A leap ends when the clock comes back, when
  * an operator accepts it, or, for leaps of up to an hour, when it has stayed steady for
  * `accept_after`. A wall clock that is behind never matters: trusted time goes on from where it
  * was.
  *
  * Across restarts the largest trusted time is kept in the store; time that passed while the daemon
- * was down is no leap. Pure but for the clock it is given; one thread.
+ * was down is no leap. guard_now() and guard_accept() are pure but for the clock they are given;
+ * guard_load() and guard_tick() connect the guard to the store. One thread.
  */
 #ifndef LAPSE_ENGINE_GUARD_H
 #define LAPSE_ENGINE_GUARD_H
@@ -20,11 +21,15 @@
 
 #include "base/clock.h"
 
+struct engine;
 struct settings;
 
 #define LEAP_AUTO_ACCEPT_MS INT64_C(3600000) /* larger leaps need a person */
 
+#define GUARD_MAGIC 0x4c475244u
+
 struct guard {
+	uint32_t magic;
 	const struct clock *source;
 	lapse_ms jump_max_ms, accept_after_ms;
 
@@ -34,13 +39,18 @@ struct guard {
 	lapse_ms leap_ms;      /* how far the wall clock is ahead; meaningless unless jumped */
 	lapse_us steady_since; /* monotonic: since when the leap has had this size */
 
-	/* How often that happened; the engine reports what it has not reported yet. */
-	int64_t jumps, accepts;
+	int64_t jumps, accepts; /* how often that happened */
+
+	/* What is written down: a log line and an event for each leap and each acceptance, and the
+	 * high-water mark of trusted time once a minute. */
+	int64_t jumps_written, accepts_written;
+	lapse_us store_at; /* monotonic: when the high-water mark is stored next */
+	int64_t stored;    /* the store's mark of the last writing */
 
 	struct clock clock; /* trusted time, as a clock */
 };
 
-/* `g` must not move after it. */
+/* `g` must not move after it; the wall clock is trusted as it is. */
 void guard_init(struct guard *g, const struct clock *source, const struct settings *s);
 
 /* Trusted time is not before `high_water`, the largest one of earlier runs. */
@@ -55,5 +65,11 @@ bool guard_accept(struct guard *g);
  * their own deadline. `restored_at` 0 = never restored. */
 lapse_ms guard_grace_end(lapse_ms restored_at, lapse_ms window); /* 0 = there is none */
 bool guard_in_grace(lapse_ms restored_at, lapse_ms window, lapse_ms now);
+
+/* For the engine: raises trusted time to the stored mark; writes down what is new, off the loop
+ * where it blocks; microseconds until there is something to write. */
+int guard_load(struct engine *e);
+void guard_tick(struct engine *e);
+lapse_us guard_next_us(const struct engine *e);
 
 #endif

@@ -24,6 +24,11 @@ struct hold {
 int hold_place(struct tx *tx, struct hold *h, struct problem *p);
 int hold_release(struct tx *tx, const char *owner, const char *table, const char *key);
 
+/* The one form of a key that holds of a table are stored under: the key itself, or for rows of a
+ * contract with several key columns the array as the sweep writes it. */
+int hold_key(const struct engine *e, struct arena *arena, const char *table, const char *key,
+	     const char **ret, struct problem *p);
+
 /* The texts live in the arena. A hold whose end has passed is not found. */
 int hold_get(struct tx *tx, struct arena *arena, const char *owner, const char *table,
 	     const char *key, struct hold *ret);
@@ -33,6 +38,6 @@ typedef void hold_fn(void *arg, const struct hold *h);
 int hold_list(struct tx *tx, const char *owner, int64_t before, int64_t limit, hold_fn *fn,
 	      void *arg);
 
-extern const struct bound HOLD_BOUND;
+extern const struct bound_spec HOLD_BOUND;
 
 #endif

@@ -1,168 +1,261 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/matrix.h"
 
-#include <stdio.h>
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/settings.h"
 #include "engine/engine.h"
 
-/* Counting stops here: an operator needs to know "many", not how many exactly. */
-#define DUE_CAP 1000000
+/* The array */
 
-lapse_ms bound_window(const struct bound *b, const struct settings *s)
+static void bound_free(struct bound *b)
 {
-	if (b->window == WINDOW_NONE)
-		return 0;
-	return *(const int64_t *)((const char *)s + b->window);
+	if (!b)
+		return;
+	assert(b->magic == BOUND_MAGIC);
+	bound_sql_done(&b->sql);
+	if (b->spec->release)
+		b->spec->release(b->spec);
+	b->magic = 0;
+	free(b);
 }
 
-int matrix_find(const struct engine *engine, const char *table)
+/* The setting that the spec names, or its own number. */
+static const int64_t *resolve_window(const struct engine *e, const struct bound_spec *spec)
 {
-	for (size_t i = 0; i < engine->bounds_count; i++)
-		if (strcmp(engine->bounds[i]->table, table) == 0)
-			return (int)i;
-	return -1;
+	return spec->window ? settings_int(e->settings, spec->window) : &spec->window_ms;
 }
 
-static int count_due(const struct engine *engine, const struct bound *b, struct db *db,
-		     lapse_ms now, struct due_count *ret)
+static int check_place(const struct engine *e, const struct bound_spec *spec,
+		       const struct bound *old, struct problem *p)
 {
-	struct db_query CLEANUP(db_finish) q = db_query(db, &b->due);
+	const struct bound *other = matrix_find(e, spec->name);
 
-	db_bind_int(&q, 1, time_sub(now, bound_window(b, engine->settings)));
-	db_bind_int(&q, 2, DUE_CAP);
-	int r = db_step(&q);
+	if (other && other != old)
+		return problem_set(p, LAPSE_ECONFLICT, "name", "there is a bound %.60s already",
+				   spec->name);
+	if (!schedule_find(e, spec->scheduler))
+		return problem_set(p, LAPSE_EINVAL, "scheduler",
+				   "the bound %.60s: there is no scheduler %.60s", spec->name,
+				   spec->scheduler);
+	if (!resolve_window(e, spec))
+		return problem_set(p, LAPSE_EINVAL, "window",
+				   "the bound %.60s: there is no setting %.60s", spec->name,
+				   spec->window);
+	return LAPSE_OK;
+}
+
+static int bound_new(const struct engine *e, const struct bound_spec *spec, struct bound **ret,
+		     struct problem *p)
+{
+	struct bound_sql sql = { 0 };
+	int r = spec->contract ? LAPSE_OK : bound_compile(spec, e->store->dialect, &sql, p);
+
 	if (r < 0)
 		return r;
-	ret->rows = db_int(&q, 0);
-	ret->oldest = db_int(&q, 1);
+	struct bound *b = mem_zalloc(1, sizeof(*b));
+	*b = (struct bound){ .magic = BOUND_MAGIC,
+			     .spec = spec,
+			     .sql = sql,
+			     .window = resolve_window(e, spec),
+			     .last_success = LAPSE_NEVER,
+			     .scheduler = schedule_find(e, spec->scheduler) };
+	assert(b->window && b->scheduler);
+	*ret = b;
 	return LAPSE_OK;
 }
 
-int matrix_count_due(const struct engine *engine, struct db *db, lapse_ms now,
-		     struct due_count ret[BOUNDS_MAX])
+int matrix_add(struct engine *e, const struct bound_spec *spec, struct bound **ret,
+	       struct problem *p)
 {
-	for (size_t i = 0; i < engine->bounds_count; i++) {
-		const struct bound_memory *m = engine->bounds[i]->memory;
-		if (m && m->due) /* not ours to read here: see due_of() */
-			continue;
-		int r = count_due(engine, engine->bounds[i], db, now, &ret[i]);
-		if (r < 0)
-			return r;
+	struct matrix *m = &e->matrix;
+	struct bound *b = NULL;
+	int r = check_place(e, spec, NULL, p);
+
+	if (r == LAPSE_OK)
+		r = bound_new(e, spec, &b, p);
+	if (r < 0)
+		return r;
+	assert(b);
+	if (m->count == m->cap) {
+		m->cap = m->cap ? m->cap * 2 : 32;
+		m->bounds = mem_realloc(m->bounds, m->cap * sizeof(struct bound *));
 	}
+	m->bounds[m->count++] = b;
+	schedule_bounds_changed(e);
+	if (ret)
+		*ret = b;
 	return LAPSE_OK;
 }
 
-static void write_paths(unsigned paths, struct buf *out)
+static size_t index_of(const struct matrix *m, const struct bound *b)
 {
-	static const char *const names[] = { "lazy", "deadline", "sweep", "forced" };
+	size_t i = 0;
 
-	json_key(out, "paths");
-	json_begin(out, '[');
-	for (unsigned i = 0; i < ARRAY_LEN(names); i++)
-		if (paths & 1u << i)
-			json_text(out, names[i]);
-	json_end(out, ']');
+	while (i < m->count && m->bounds[i] != b)
+		i++;
+	assert(i < m->count);
+	return i;
 }
 
-/* As counted by a worker, or now, where only the loop may look. */
-static struct due_count due_of(const struct engine *engine, size_t i, const struct due_count *due,
-			       lapse_ms now)
+static void forget_statements(struct store *s, struct db *reader, const struct bound_sql *sql)
 {
-	const struct bound *b = engine->bounds[i];
-	struct due_count own = due[i];
+	const struct db_stmt *all[] = { &sql->due,     &sql->own_due,   &sql->prune, &sql->newest,
+					&sql->find,    &sql->lock,      &sql->held,  &sql->look,
+					&sql->look_by, &sql->referenced };
 
-	if (b->memory && b->memory->due)
-		b->memory->due(engine, now, &own);
-	return own;
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		if (all[i]->sql)
+			store_forget(s, reader, all[i]->sql);
 }
 
-/* How long ago the row's deadline was. */
-static lapse_ms overdue(const struct engine *engine, const struct bound *b,
-			const struct due_count *due, lapse_ms now)
+void matrix_bury(struct engine *e)
 {
-	return time_sub(time_sub(now, bound_window(b, engine->settings)), due->oldest);
-}
+	struct matrix *m = &e->matrix;
+	bool idle = m->removed && m->counting == 0;
+	struct db *reader = idle ? store_try_reader(e->store) : NULL;
 
-static void write_row(const struct engine *engine, size_t i, const struct due_count *due,
-		      lapse_ms now, struct buf *out)
-{
-	const struct bound *b = engine->bounds[i];
-	const struct bound_state *s = &engine->states[i];
-	const struct scheduler *scheduler = schedule_find(engine, b->scheduler);
-
-	json_begin(out, '{');
-	json_put_text(out, "table", b->table);
-	json_put_text(out, "scheduler", b->scheduler);
-	json_put_text(out, "bounded_by", b->bounded_by);
-	json_put_text(out, "due_when", b->due_when);
-	json_key(out, "window_ms");
-	if (b->window == WINDOW_NONE)
-		json_text(out, NULL);
-	else
-		json_int(out, bound_window(b, engine->settings));
-	write_paths(b->paths, out);
-	json_put_text(out, "safety_rule", b->safety_rule);
-	json_put_text(out, "action", b->action);
-	json_put_int(out, "live_rows", s->live);
-	json_put_int(out, "due_rows", due->rows);
-	json_key(out, "oldest_due_age_ms");
-	if (due->rows > 0)
-		json_int(out, overdue(engine, b, due, now));
-	else
-		json_text(out, NULL);
-	json_put_time(out, "last_sweep", scheduler->last_ended_at);
-	json_put_int(out, "pruned_total", s->pruned);
-	json_end(out, '}');
-}
-
-void matrix_write_json(const struct engine *engine, const struct due_count *due, lapse_ms now,
-		       struct buf *out)
-{
-	json_begin(out, '{');
-	json_key(out, "data");
-	json_begin(out, '[');
-	for (size_t i = 0; i < engine->bounds_count; i++) {
-		struct due_count own = due_of(engine, i, due, now);
-		write_row(engine, i, &own, now, out);
+	if (!reader)
+		return;
+	while (m->removed) {
+		assert(m->counting == 0);
+		struct bound *b = m->removed;
+		m->removed = b->next;
+		forget_statements(e->store, reader, &b->sql);
+		bound_free(b);
 	}
-	json_end(out, ']');
-	json_end(out, '}');
+	store_give_reader(e->store, reader);
 }
 
-/* One family, a sample for every bound. */
-static void write_family(const struct engine *engine, const struct due_count *due, lapse_ms now,
-			 enum metric family, struct buf *out)
+static void put_aside(struct engine *e, struct bound *b)
 {
-	metrics_family(out, family);
-	for (size_t i = 0; i < engine->bounds_count; i++) {
-		const struct bound *b = engine->bounds[i];
-		struct due_count own = due_of(engine, i, due, now);
-		char labels[160];
-		snprintf(labels, sizeof(labels), "table=\"%s\"", b->table);
-		if (family == METRIC_LIVE_ROWS)
-			metrics_sample(out, family, labels, engine->states[i].live);
-		else if (family == METRIC_DUE_ROWS)
-			metrics_sample(out, family, labels, own.rows);
-		else if (family == METRIC_OLDEST_DUE)
-			metrics_sample_real(
-				out, family, labels,
-				own.rows ? (double)overdue(engine, b, &own, now) / 1000.0 : 0.0);
-		else {
-			snprintf(labels, sizeof(labels), "scheduler=\"%s\",table=\"%s\"",
-				 b->scheduler, b->table);
-			metrics_sample(out, family, labels, engine->states[i].pruned);
-		}
+	assert(!b->removed);
+	assert(!b->spec->memory); /* a room's memory ends with the engine, not before */
+	b->removed = true;
+	b->next = e->matrix.removed;
+	e->matrix.removed = b;
+	schedule_bounds_changed(e);
+	matrix_bury(e);
+}
+
+void matrix_remove(struct engine *e, struct bound *b)
+{
+	struct matrix *m = &e->matrix;
+	size_t i = index_of(m, b);
+
+	assert(b->magic == BOUND_MAGIC && !b->removed);
+	schedule_forget(e, b);
+	m->count--;
+	memmove(&m->bounds[i], &m->bounds[i + 1], (m->count - i) * sizeof(m->bounds[0]));
+	put_aside(e, b);
+}
+
+int matrix_replace(struct engine *e, struct bound *old, const struct bound_spec *spec,
+		   struct bound **ret, struct problem *p)
+{
+	size_t i = index_of(&e->matrix, old);
+	struct bound *b = NULL;
+	int r = check_place(e, spec, old, p);
+
+	assert(old->magic == BOUND_MAGIC && !old->removed);
+	if (r == LAPSE_OK)
+		r = bound_new(e, spec, &b, p);
+	if (r < 0)
+		return r;
+	assert(b);
+	schedule_forget(e, old);
+	b->live = old->live;
+	b->pruned = old->pruned;
+	b->last_success = old->last_success;
+	b->pace_rows = old->pace_rows;
+	b->pace_us = old->pace_us;
+	e->matrix.bounds[i] = b;
+	put_aside(e, old);
+	if (ret)
+		*ret = b;
+	return LAPSE_OK;
+}
+
+void matrix_done(struct engine *e)
+{
+	struct matrix *m = &e->matrix;
+
+	for (size_t i = 0; i < m->count; i++)
+		bound_free(m->bounds[i]);
+	while (m->removed) {
+		struct bound *b = m->removed;
+		m->removed = b->next;
+		bound_free(b);
 	}
+	free(m->bounds);
+	*m = (struct matrix){ 0 };
 }
 
-void matrix_write_metrics(const struct engine *engine, const struct due_count *due, lapse_ms now,
-			  struct buf *out)
+struct bound *matrix_find(const struct engine *e, const char *name)
 {
-	write_family(engine, due, now, METRIC_PRUNED, out);
-	write_family(engine, due, now, METRIC_LIVE_ROWS, out);
-	write_family(engine, due, now, METRIC_DUE_ROWS, out);
-	write_family(engine, due, now, METRIC_OLDEST_DUE, out);
+	for (size_t i = 0; i < e->matrix.count; i++)
+		if (strcmp(e->matrix.bounds[i]->spec->name, name) == 0)
+			return e->matrix.bounds[i];
+	return NULL;
+}
+
+struct bound *matrix_of(const struct engine *e, const struct bound_spec *spec)
+{
+	for (size_t i = 0; i < e->matrix.count; i++)
+		if (e->matrix.bounds[i]->spec == spec)
+			return e->matrix.bounds[i];
+	assert(0 && "the bound is in the matrix");
+	return NULL;
+}
+
+/* What the store knows of a bound */
+
+static const struct db_stmt COUNT_ADD = {
+	"INSERT INTO counts (tbl, live) VALUES ($1, 0) ON CONFLICT (tbl) DO NOTHING"
+};
+static const struct db_stmt COUNT_GET = { "SELECT live FROM counts WHERE tbl = $1" };
+
+static int add_count(struct db *db, const char *name)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(db, &COUNT_ADD);
+
+	db_bind_text(&q, 1, name);
+	return db_post(&q, DB_ANY);
+}
+
+static int load_count(struct db *db, const char *name, int64_t *ret)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(db, &COUNT_GET);
+
+	assert(*name);
+	db_bind_text(&q, 1, name);
+	int r = db_step(&q);
+	if (r > 0)
+		*ret = db_int(&q, 0);
+	return r < 0 ? r : LAPSE_OK;
+}
+
+static int load_newest(struct engine *e, const struct bound *b)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(e->db, &b->sql.newest);
+	int r = db_step(&q);
+
+	assert(b->sql.newest.sql);
+	if (r > 0 && db_int(&q, 0) > e->ids.last)
+		e->ids.last = db_int(&q, 0);
+	return r < 0 ? r : LAPSE_OK;
+}
+
+int matrix_load(struct engine *e, struct bound *b)
+{
+	assert(bound_is_ours(b));
+	int r = add_count(e->db, b->spec->name);
+
+	if (r == LAPSE_OK)
+		r = load_count(e->db, b->spec->name, &b->live);
+	if (r == LAPSE_OK && b->spec->key_is_id)
+		r = load_newest(e, b);
+	return r;
 }

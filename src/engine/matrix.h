@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The maintenance matrix: what is bounded, by what, under which safety rule.
+ * The maintenance matrix: every bound the engine keeps, and how it is doing.
  *
- * A bound is a row of static data. Rooms define theirs, engine/housekeeping.c those of lapse's own
- * tables, and the program that puts lapse together lists them all. The sweep, `lapse matrix`, GET
- * /v1/matrix, the metrics and the documentation read the same rows.
+ * The array can change while the engine runs (matrix_add, matrix_remove, matrix_replace), on the
+ * loop's thread and between two slices. A bound is referred to by pointer and does not move. One
+ * that was taken out is freed as soon as no worker counts any more, its statements with it.
  *
- * To add a bound: 1. a `const struct bound` in its room; 2. its name in the list in
- * engine/registry; its table needs an integer `id` that grows with time.
+ * The sweep, `lapse matrix`, GET /v1/matrix, the metrics and the documentation read the same rows.
  */
 #ifndef LAPSE_ENGINE_MATRIX_H
 #define LAPSE_ENGINE_MATRIX_H
@@ -17,129 +16,128 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "engine/bound.h"
 #include "engine/events.h"
 #include "store/db.h"
 
-#define BOUNDS_MAX 32
-#define BOUND_MORE_MAX 3 /* columns of a removed row that only its room knows */
-
-enum bound_path {
-	PATH_LAZY = 1,     /* reads do not show what is due */
-	PATH_DEADLINE = 2, /* removed at its deadline */
-	PATH_SWEEP = 4,    /* removed by the scheduler's sweep */
-	PATH_FORCED = 8,   /* removed when somebody asks */
-};
-
-/* A row that a sweep removed. */
-struct pruned {
-	lapse_ms at;       /* what the window is counted from */
-	int64_t id;        /* its key */
-	const char *owner; /* "" for rows of lapse itself */
-	const char *group; /* for the room: what the row counted towards; may be NULL */
-	lapse_ms since;    /* when the safety rule last allowed it, 0 = always */
-	const char *more[BOUND_MORE_MAX]; /* the bound's further columns, as texts */
-};
-
-struct tx;
-struct sweep;
+struct arena;
 struct engine;
-struct due_count;
-struct buf;
+struct scheduler;
 
-/* What the engine asks of a bound that has something in memory, beside its rows. All of it runs on
- * the loop's thread. Only `load` and `done` must be there. */
-struct bound_memory {
-	/* In order: once when the engine opens; when next_us() says so; at a clean stop; at the
-	 * end, also when load() was never called. */
-	int (*load)(struct tx *tx);
-	void (*tick)(struct engine *e);
-	lapse_us (*next_us)(const struct engine *e);
-	void (*stop)(struct engine *e);
-	void (*done)(struct engine *e);
+#define BOUND_MAGIC UINT32_C(0x626f756e)
 
-	/* The first moment at which something is due; LAPSE_NEVER = there is nothing. */
-	lapse_ms (*deadline)(const struct engine *e);
-
-	/* In the place of the bound's `prune`: removes what is due until `stop` (monotonic), with
-	 * all its events, counts and effects; *ret_n = how many. *ret_more = it is not done. */
-	int (*prune)(struct sweep *w, struct tx *tx, lapse_us stop, int64_t *ret_n, bool *ret_more);
-
-	/* In the place of the bound's `due`; NULL = that one, on a worker. */
-	void (*due)(const struct engine *e, lapse_ms now, struct due_count *ret);
-	void (*write_metrics)(const struct engine *e, struct buf *out);
-};
-
+/* A bound as the engine keeps it. */
 struct bound {
-	const char *table;
-	const char *scheduler;
+	uint32_t magic;
+	const struct bound_spec *spec;
+	struct bound_sql sql;
+	const int64_t *window; /* in milliseconds; of a setting, or spec->window_ms */
+	struct scheduler *scheduler;
+	bool removed;       /* it is no row of the matrix any more */
+	struct bound *next; /* of the removed ones that wait for their end */
 
-	/* For people: the matrix prints them. */
-	const char *bounded_by, *due_when, *safety_rule, *action;
-	unsigned paths;
+	int64_t live;   /* rows, as the last commit left them */
+	int64_t pruned; /* rows removed since the start */
+	int64_t swept;  /* of them by the scheduler's last sweep, or the one under way */
+	int64_t slice;  /* and by the slice under way, not committed yet */
 
-	/* Offset of the window in struct settings; WINDOW_NONE where the row holds its own
-	 * deadline. A row is due when `at` < now − window. */
-	size_t window;
+	int64_t lag_count; /* removals whose lag was measured, and the sum of it */
+	lapse_us lag_sum;
 
-	/* The event of a batch; EVENT_NONE for a table whose removal is only counted. */
-	enum event_kind event;
-	const char *reason;
-	bool holdable;
+	lapse_ms last_success; /* when a sweep of it last ended well; LAPSE_NEVER = not yet */
+	int64_t pace_rows;     /* of the last sweep that removed some, and how long that took */
+	lapse_us pace_us;
+	lapse_us swept_from; /* monotonic: when the sweep under way came to it; 0 = not known */
 
-	/* The largest id in the table. */
-	struct db_stmt newest;
-
-	/* $1 = cutoff, $2 = a cap → number of due rows (at most the cap), smallest `at` among them
-	 */
-	struct db_stmt due;
-
-	/* $1 = cutoff, $2 $3 = the (at, id) to go on after, $4 = how many, $5 = now (holdable ones
-	 * only) → the columns of struct pruned, of the rows it removed. It checks the deadline and
-	 * the safety rule itself. `more` columns follow, for settle(). */
-	struct db_stmt prune;
-	int more;
-
-	/* Holdable ones: $1 = owner, $2 = id → a row when it exists. With keyed_by_name $2 is what
-	 * clients call it, and the row is its id. */
-	struct db_stmt find;
-	bool keyed_by_name;
-	bool (*parse_key)(const char *key, int64_t *ret_id); /* NULL = 16 hex digits */
-
-	/* Keeps the room's own counters in step; rows are sorted by owner and group. May be NULL.
-	 */
-	int (*settle)(struct tx *tx, const struct pruned *rows, size_t n);
-
-	/* NULL: the rows are all there is. */
-	const struct bound_memory *memory;
+	/* Of a contract: rows that were due and stayed, as it last looked. */
+	int64_t due;
+	lapse_ms oldest_due;
 };
 
-#define WINDOW_NONE ((size_t)-1)
+/* All rows of the matrix; owned by the engine. */
+struct matrix {
+	struct bound **bounds;
+	size_t count, cap;
+	int counting;          /* counts that workers have under way */
+	struct bound *removed; /* freed when nothing counts */
+};
 
-struct settings;
-
-lapse_ms bound_window(const struct bound *b, const struct settings *s); /* 0 for WINDOW_NONE */
+static inline lapse_ms bound_window(const struct bound *b)
+{
+	return *b->window;
+}
 
 static inline bool bound_has_deadline(const struct bound *b)
 {
-	return b->memory && b->memory->deadline;
+	return b->spec->memory && b->spec->memory->deadline;
 }
 
-/* The index of a table's first row in the matrix, or -1. */
-int matrix_find(const struct engine *engine, const char *table);
+/* Rows of our own store are counted and swept here; those of a contract by the contract. */
+static inline bool bound_is_ours(const struct bound *b)
+{
+	return b->spec->contract == NULL;
+}
 
-/* What is counted on a connection of a worker, for the matrix and the metrics. */
+/* Adds a row. Its scheduler must be there. A bound of our own store that comes while the engine
+ * runs needs matrix_load(), in a transaction. */
+int matrix_add(struct engine *e, const struct bound_spec *spec, struct bound **ret,
+	       struct problem *p);
+void matrix_remove(struct engine *e, struct bound *b);
+
+/* Puts another one in its place; on failure the old one stays. */
+int matrix_replace(struct engine *e, struct bound *old, const struct bound_spec *spec,
+		   struct bound **ret, struct problem *p);
+int matrix_load(struct engine *e, struct bound *b);
+void matrix_done(struct engine *e);
+
+/* Frees what was taken out, unless a worker may still look at it. */
+void matrix_bury(struct engine *e);
+
+/* By the name that clients use; NULL where there is none. */
+struct bound *matrix_find(const struct engine *e, const char *name);
+
+/* By its spec; it must be there. */
+struct bound *matrix_of(const struct engine *e, const struct bound_spec *spec);
+
+/* Rows that are due, counted on a connection of a worker, for the matrix and the metrics. */
 struct due_count {
+	const struct bound *bound;
 	int64_t rows;
-	lapse_ms oldest; /* its `at`; meaningless when rows is 0 */
+	lapse_ms oldest; /* its time; meaningless when rows is 0 */
+	struct bound_kept kept;
+	int64_t own_live; /* live rows of the owner; -1, and so `rows`, = not told */
 };
 
-/* Counts due rows of every bound through `db`, up to a cap each. Safe off the loop. */
-int matrix_count_due(const struct engine *engine, struct db *db, lapse_ms now,
-		     struct due_count ret[BOUNDS_MAX]);
+struct due_counts {
+	lapse_ms now;
+	const char *owner; /* only what is this owner's; NULL = all */
+	size_t n;
+	struct due_count rows[];
+};
 
-void matrix_write_json(const struct engine *engine, const struct due_count *due, lapse_ms now,
-		       struct buf *out);
-void matrix_write_metrics(const struct engine *engine, const struct due_count *due, lapse_ms now,
-			  struct buf *out);
+/* Legal order: begin on the loop, matrix_count_due() on any thread, write, end on the loop.
+ * `owner` lives until the end; NULL = all owners. */
+struct due_counts *matrix_count_begin(struct engine *e, struct arena *arena, const char *owner,
+				      lapse_ms now);
+int matrix_count_due(struct db *db, struct due_counts *c); /* up to a cap for each bound */
+void matrix_count_end(struct engine *e);
+
+/* As counted by a worker, or now, where only the loop may look. */
+struct due_count matrix_due(const struct engine *e, const struct due_count *counted, lapse_ms now);
+
+/* What an operator asks next. */
+struct bound_outlook {
+	int64_t undeletable;     /* rows past their time that stay, whatever keeps them */
+	lapse_ms last_success;   /* LAPSE_NEVER = not yet */
+	int64_t rows_per_second; /* of the last sweep, or the one under way; 0 = not known */
+	lapse_ms clears_in;      /* estimate until nothing is due; LAPSE_NEVER = not known */
+};
+struct bound_outlook matrix_outlook(const struct engine *e, const struct due_count *due);
+
+/* A sweep of the bound has removed b->swept rows in so long and ended well. */
+void matrix_note_success(struct bound *b, lapse_us took, lapse_ms now);
+
+void matrix_write_json(const struct engine *e, const struct due_counts *c, struct buf *out);
+void matrix_write_metrics(const struct engine *e, const struct due_counts *c, struct buf *out);
 
 #endif

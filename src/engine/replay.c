@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/replay.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "engine/events.h"
-
-static const struct db_stmt STRETCH = { "SELECT seq, at, owner, kind, data FROM events "
-					"WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3" };
+#include "engine/eventlog.h"
 
 /* The readers of one owner; "" is those of the engine's events. */
 struct crowd {
@@ -27,13 +25,15 @@ struct run {
 	struct buf line;
 };
 
-static void gather(struct run *run)
+static void replay_gather(struct run *run)
 {
+	assert(run->replay->count <= REPLAY_READERS);
 	map_init(&run->crowds);
 	for (size_t i = 0; i < run->replay->count; i++) {
 		struct replay_reader *r = &run->replay->readers[i];
 		struct map_node *n = map_find(&run->crowds, r->owner);
 		if (!n) {
+			assert(run->nodes_count < REPLAY_READERS);
 			n = &run->nodes[run->nodes_count++].node;
 			map_insert(&run->crowds, n, r->owner);
 		}
@@ -45,10 +45,11 @@ static void gather(struct run *run)
 	}
 }
 
-static void give(struct run *run, struct replay_reader *r, int64_t seq)
+static void replay_give(struct run *run, struct replay_reader *r, int64_t seq)
 {
 	size_t skip = r->offset;
 
+	assert(r->offset == 0 || r->partial > 0);
 	if (r->full || seq <= r->cursor)
 		return;
 	if (skip > 0 && (r->partial != seq || seq <= run->replay->due)) {
@@ -56,39 +57,42 @@ static void give(struct run *run, struct replay_reader *r, int64_t seq)
 		run->full++;
 		return;
 	}
+	assert(skip <= run->line.len);
 	r->offset = 0;
 	r->cursor = seq;
 	if (seq <= run->replay->due) {
 		r->hidden = seq;
 		return;
 	}
+	assert(!r->full);
 	buf_add(&r->text, run->line.data + skip, run->line.len - skip);
 	r->events++;
 	r->full = r->text.len >= REPLAY_PAGE_BYTES;
 	run->full += r->full;
 }
 
-static void give_all(struct run *run, const struct db_query *q)
+static bool replay_give_all(void *arg, const struct event_row *row)
 {
-	const char *owner = db_text(q, 2);
-	struct map_node *n = map_find(&run->crowds, owner);
-	int64_t seq = db_int(q, 0);
+	struct run *run = arg;
+	struct map_node *n = map_find(&run->crowds, row->owner);
+	bool is_engines = !row->owner[0];
 
-	if (!n && (owner[0] || run->engine_count == 0))
-		return;
+	if (!n && (!is_engines || run->engine_count == 0))
+		return true;
 	run->line.len = 0;
-	event_write(&run->line, seq, db_int(q, 1), owner, db_text(q, 3), db_text(q, 4));
+	event_write(&run->line, row->seq, row->at, row->owner, row->kind, event_row_data(row));
 	if (n)
 		for (struct replay_reader *r = CONTAINER_OF(n, struct crowd, node)->first; r;
 		     r = r->same)
-			give(run, r, seq);
-	if (!owner[0])
+			replay_give(run, r, row->seq);
+	if (is_engines)
 		for (size_t i = 0; i < run->engine_count; i++)
-			give(run, run->engine_first[i], seq);
+			replay_give(run, run->engine_first[i], row->seq);
+	return run->full < run->replay->count;
 }
 
 /* Everything up to `end` was looked at. */
-static void conclude(struct replay *replay, int64_t end)
+static void replay_conclude(struct replay *replay, int64_t end)
 {
 	for (size_t i = 0; i < replay->count; i++) {
 		struct replay_reader *r = &replay->readers[i];
@@ -99,37 +103,29 @@ static void conclude(struct replay *replay, int64_t end)
 	}
 }
 
-static int walk(struct run *run, struct db *db)
+static int replay_walk(struct run *run, const struct engine *e, struct db *db)
 {
-	struct db_query CLEANUP(db_finish) q = db_query(db, &STRETCH);
-	int64_t rows = 0, end = run->replay->from;
-	int r;
+	const struct event_stretch s = { .after = run->replay->from,
+					 .upto = run->replay->upto,
+					 .limit = REPLAY_ROWS };
+	int64_t end = s.after;
+	int r = eventlog_walk(e, db, &s, replay_give_all, run, &end);
 
-	db_bind_int(&q, 1, run->replay->from);
-	db_bind_int(&q, 2, run->replay->upto);
-	db_bind_int(&q, 3, REPLAY_ROWS);
-	while ((r = db_step(&q)) > 0) {
-		end = db_int(&q, 0);
-		rows++;
-		give_all(run, &q);
-		if (run->full == run->replay->count)
-			break;
-	}
-	if (r < 0)
-		return r;
-	conclude(run->replay, r == 0 && rows < REPLAY_ROWS ? run->replay->upto : end);
-	return LAPSE_OK;
+	if (r == LAPSE_OK)
+		replay_conclude(run->replay, end);
+	return r;
 }
 
 void replay_run(struct engine *e, struct replay *replay)
 {
 	struct run *run = mem_zalloc(1, sizeof(*run));
 
+	assert(replay->count > 0);
 	run->replay = replay;
-	gather(run);
-	pthread_mutex_lock(&e->reader_lock);
-	replay->err = walk(run, e->reader);
-	pthread_mutex_unlock(&e->reader_lock);
+	replay_gather(run);
+	struct db *reader = store_take_reader(e->store);
+	replay->err = replay_walk(run, e, reader);
+	store_give_reader(e->store, reader);
 	map_done(&run->crowds);
 	buf_done(&run->line);
 	free(run);

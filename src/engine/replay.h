@@ -3,8 +3,8 @@
  * Reading events back from the table, for readers whose cursor is older than the ring.
  *
  * The table has no index by owner: it would cost every event 1 µs (one owner) to 6 µs (a thousand)
- * and ten times the log, for the sake of those who were away. Instead one run over a stretch of the
- * table serves all readers whose cursor is not before its start: after a restart everybody comes
+ * and ten times the log, for readers that were away. Instead one run over a stretch of the
+ * table serves all readers whose cursor is not before its start: after a restart all readers come
  * back with about the same cursor, and one pass is enough for all. A stretch is bounded in rows, a
  * reader's share in bytes; both go on with the next run.
  *

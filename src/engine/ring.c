@@ -41,6 +41,7 @@ void ring_init(struct ring *r)
 void ring_enable(struct ring *r, size_t size)
 {
 	assert(!r->bytes);
+	assert(size >= ALIGNMENT && r->held == 0);
 	r->size = size - size % ALIGNMENT;
 	r->bytes = mem_alloc(r->size);
 	r->head = r->tail = r->size; /* 0 stands for "none" */
@@ -70,6 +71,7 @@ void ring_done(struct ring *r)
 
 void ring_start(struct ring *r, int64_t newest, int64_t pruned)
 {
+	assert(!r->last && pruned <= newest);
 	r->newest = r->floor = newest;
 	r->pruned = pruned;
 }
@@ -98,6 +100,7 @@ static struct ring_chain *chain_get(struct ring *r, const char *owner)
 
 static void chain_put(struct ring *r, struct ring_chain *c)
 {
+	assert(c->readers >= 0);
 	if (c->first || c->readers)
 		return;
 	map_remove(&r->chains, &c->node);
@@ -110,6 +113,7 @@ static void wake_waiting(struct ring_chain *c, uint64_t at)
 
 	while ((l = list_shift(&c->waiting))) {
 		struct ring_place *p = CONTAINER_OF(l, struct ring_place, link);
+		assert(p->chain == c);
 		p->at = at;
 		p->reader->wake(p->reader);
 	}
@@ -122,12 +126,14 @@ static void drop_oldest(struct ring *r)
 	struct entry *e = entry_at(r, r->tail);
 	struct ring_chain *c = e->chain;
 
+	assert(r->tail < r->head);
 	r->floor = e->seq;
 	c->first = e->next;
 	if (!c->first)
 		c->last = 0;
 	if (r->last == r->tail)
 		r->last = 0;
+	assert(c->first == 0 || c->first > r->tail);
 	r->tail += e->room;
 	chain_put(r, c);
 }
@@ -139,8 +145,9 @@ void ring_forget(struct ring *r, int64_t seq)
 }
 
 /* Makes `room` bytes in one piece at the head. */
-static void make_room(struct ring *r, uint64_t room)
+static void ring_make_room(struct ring *r, uint64_t room)
 {
+	assert(room <= r->size);
 	uint64_t rest = r->size - r->head % r->size;
 
 	if (rest < room) { /* the end of the block is left empty */
@@ -156,10 +163,10 @@ static void make_room(struct ring *r, uint64_t room)
 		drop_oldest(r);
 }
 
-static void append(struct ring *r, struct ring_chain *c, int64_t seq, const char *text, size_t n,
-		   uint64_t room)
+static void ring_append(struct ring *r, struct ring_chain *c, int64_t seq, const char *text,
+			size_t n, uint64_t room)
 {
-	make_room(r, room);
+	ring_make_room(r, room);
 	uint64_t at = r->head;
 	struct entry *e = (struct entry *)(void *)(r->bytes + at % r->size);
 	*e = (struct entry){
@@ -169,6 +176,7 @@ static void append(struct ring *r, struct ring_chain *c, int64_t seq, const char
 		.room = room,
 		.n = n,
 	};
+	assert(room >= sizeof(*e) + n);
 	memcpy(e->text, text, n);
 	r->head += room;
 	if (c->last)
@@ -188,7 +196,7 @@ static void append_none(struct ring *r, struct ring_chain *c, int64_t seq)
 	wake_waiting(c, GONE);
 }
 
-static void show(struct ring *r, int64_t seq, const char *owner, const char *text, size_t n)
+static void ring_show(struct ring *r, int64_t seq, const char *owner, const char *text, size_t n)
 {
 	uint64_t room = (sizeof(struct entry) + n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 	struct ring_chain *c = chain_get(r, owner);
@@ -200,15 +208,18 @@ static void show(struct ring *r, int64_t seq, const char *owner, const char *tex
 	if (room > r->size / 2)
 		append_none(r, c, seq);
 	else
-		append(r, c, seq, text, n, room);
+		ring_append(r, c, seq, text, n, room);
+	assert(r->tail <= r->head && r->head - r->tail <= r->size);
+	assert(c->readers > 0);
 	c->readers--;
 	chain_put(r, c);
 }
 
 /* Order */
 
-static void stage(struct ring *r, int64_t seq, const char *owner, const char *text, size_t n)
+static void ring_stage(struct ring *r, int64_t seq, const char *owner, const char *text, size_t n)
 {
+	assert(seq > r->newest);
 	if (r->staged_count == r->staged_room) {
 		r->staged_room = r->staged_room ? r->staged_room * 2 : 64;
 		r->staged = mem_realloc(r->staged, r->staged_room * sizeof(*r->staged));
@@ -230,17 +241,19 @@ static void show_staged(struct ring *r)
 	qsort(r->staged, r->staged_count, sizeof(*r->staged), by_seq);
 	for (size_t i = 0; i < r->staged_count; i++) {
 		struct ring_staged *s = &r->staged[i];
-		show(r, s->seq, s->owner, s->text, s->n);
+		ring_show(r, s->seq, s->owner, s->text, s->n);
 		free(s->owner);
 		free(s->text);
 	}
 	free(r->staged);
 	r->staged = NULL;
 	r->staged_count = r->staged_room = 0;
+	assert(r->held == 0);
 }
 
 void ring_hold(struct ring *r)
 {
+	assert(r->held >= 0);
 	r->held++;
 }
 
@@ -250,9 +263,9 @@ void ring_add(struct ring *r, int64_t seq, const char *owner, const char *text, 
 	if (!r->bytes)
 		return;
 	if (r->held > 1 || r->staged_count > 0)
-		stage(r, seq, owner, text, n);
+		ring_stage(r, seq, owner, text, n);
 	else
-		show(r, seq, owner, text, n);
+		ring_show(r, seq, owner, text, n);
 }
 
 void ring_release(struct ring *r)
@@ -266,6 +279,7 @@ void ring_release(struct ring *r)
 
 static void add_place(struct ring_reader *reader, const char *owner)
 {
+	assert(reader->places_count < 2);
 	struct ring_place *p = &reader->places[reader->places_count++];
 
 	list_init(&p->link);
@@ -300,6 +314,7 @@ void ring_leave(struct ring_reader *reader)
 	lose_place(reader);
 	for (int i = 0; i < reader->places_count; i++) {
 		struct ring_chain *c = reader->places[i].chain;
+		assert(c->readers > 0);
 		c->readers--;
 		chain_put(reader->ring, c);
 	}
@@ -317,6 +332,7 @@ static uint64_t total(const struct ring_reader *reader)
 
 uint64_t ring_backlog(const struct ring_reader *reader)
 {
+	assert(total(reader) >= reader->seen);
 	return total(reader) - reader->seen;
 }
 
@@ -358,6 +374,7 @@ bool ring_seek(struct ring_reader *reader)
 		if (!p->at)
 			list_append(&p->chain->waiting, &p->link);
 	}
+	assert(left <= total(reader));
 	reader->seen = total(reader) - left;
 	return true;
 }
@@ -380,6 +397,7 @@ static struct ring_place *oldest(struct ring_reader *reader, bool *ret_gone)
 
 static void pass(struct ring_reader *reader, struct ring_place *p, const struct entry *e)
 {
+	assert(p->chain == e->chain && e->seq > reader->cursor);
 	reader->cursor = e->seq;
 	reader->offset = 0;
 	reader->seen++;
@@ -404,6 +422,7 @@ enum ring_state ring_read(struct ring_reader *reader, char *out, size_t max, siz
 		size_t part = left < room ? left : room;
 		if (part < left && (*n > 0 || room == 0))
 			return RING_MORE;
+		assert(reader->offset <= e->n && *n + part <= max);
 		memcpy(out + *n, e->text + reader->offset, part);
 		*n += part;
 		if (part < left) {

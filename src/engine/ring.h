@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ring: the newest events in memory, formatted once, for everybody who follows them live.
+ * The ring: the newest events in memory, formatted once, for all readers that follow them live.
  *
  * It is one block of bytes used in a circle: an entry is a small header and the finished text of
  * one event, and the oldest entries make room for new ones. Positions only grow (the place in the
@@ -8,7 +8,7 @@
  * when something is overwritten.
  *
  * Who reads what. A fleet has a thousand owners with a stream each; if every stream walked over all
- * events, 50 000 events/s would be 50 000 000 looks a second. So the entries of one owner are a
+ * events, 50 000 events/s would be 50 000 000 looks per second. So the entries of one owner are a
  * chain: each knows the next and the previous one of its owner, and a map finds an owner's chain.
  *   - A new event costs one look into the map and one copy, and touches only readers of its own
  *     owner that have read everything and wait. Each of them is woken once, however many events
@@ -25,7 +25,7 @@
  * Order. An event must be seen only when it is durable, and readers rely on sequences that only
  * grow. But transactions can end in another order than they committed: while the log is synced for
  * one (http/turn.c), another commits and finishes. So every transaction holds the ring from its
- * commit to its end, and events are shown when nobody holds it any more, in their order. Removals
+ * commit to its end, and events are shown in their order once no transaction holds it. Removals
  * commit without a sync (tx_commit_lazy); their events may be seen before they are durable, as the
  * removal itself, which is found again and announced again after a power loss.
  *
@@ -61,7 +61,7 @@ struct ring {
 
 /* One reader's place in the chain of one owner. */
 struct ring_place {
-	struct list link; /* in the chain's list of those who wait for its next event */
+	struct list link; /* in the chain's list of readers that wait for its next event */
 	struct ring_chain *chain;
 	struct ring_reader *reader;
 	uint64_t at; /* the entry to read next; 0 = it waits for one */
@@ -69,7 +69,7 @@ struct ring_place {
 
 struct ring_reader {
 	struct ring *ring;
-	struct ring_place places[2]; /* its owner, and the engine for those who may see it */
+	struct ring_place places[2]; /* its owner, and the engine where the reader may see it */
 	int places_count;
 	int64_t cursor;                      /* everything up to here was read */
 	size_t offset;                       /* bytes read of the entry after it; 0 = none of it */
@@ -80,7 +80,7 @@ struct ring_reader {
 
 void ring_init(struct ring *r);
 void ring_enable(struct ring *r, size_t size); /* gives it memory; before the first reader */
-void ring_done(struct ring *r);                /* nobody may read any more */
+void ring_done(struct ring *r);                /* no reader may be left */
 
 static inline bool ring_is_enabled(const struct ring *r)
 {

@@ -25,25 +25,42 @@
 #include "engine/events.h"
 #include "engine/sweep.h"
 
-#define SCHEDULERS_MAX 16
+#define SCHEDULERS_MAX 64
 #define SWEEP_REQUESTS_MAX 16 /* waiting at a scheduler; more are LAPSE_ELIMIT */
 
 struct engine;
+struct scheduler;
 
 struct scheduler_def {
 	const char *name;
-	size_t interval; /* offset of its setting in struct settings */
-	enum event_kind failed;
-	bool outside; /* its sweeps delete outside, too, and tell of it */
+	const char *interval; /* the name of its setting; NULL = interval_ms */
+	int64_t interval_ms;
+	const char *failed; /* the event of a failed sweep */
+	bool outside;       /* its sweeps delete outside, too, and tell of it */
+
+	/* The event and the log line of a sweep that removed something, once per sweep, with the
+	 * count of each table; NULL = its bounds announce what they remove. */
+	const char *pruned;
+
+	/* The names of two settings: their product is what a sweep removes of one bound at most;
+	 * the next sweep follows a second later then. NULL = there is no limit. */
+	const char *batch, *batches;
 };
+
+/* Starts the sweep in s->sweep elsewhere, beside the loop. It ends with schedule_ended(), on the
+ * loop. */
+typedef void schedule_begin_fn(struct engine *e, struct scheduler *s);
 
 struct scheduler {
 	const struct scheduler_def *def;
-	lapse_us next_at;   /* monotonic: when the next periodic sweep is due */
-	bool has_deadlines; /* one of its bounds has */
-	bool deadlines_off; /* the last sweep failed: the next try is the periodic one */
-	struct sweep sweep; /* the one under way */
+	schedule_begin_fn *begin;   /* NULL = its sweeps run in the loop */
+	const int64_t *interval_ms; /* of a setting, or the definition's own */
+	lapse_us next_at;           /* monotonic: when the next periodic sweep is due */
+	bool has_deadlines;         /* one of its bounds has */
+	bool deadlines_off;         /* the last sweep failed: the next try is the periodic one */
+	struct sweep sweep;         /* the one under way */
 	bool running;
+	bool retired;          /* it is none any more; its place may be used again */
 	lapse_us rest_until;   /* monotonic: no slice before */
 	lapse_us owed;         /* work that no rest has paid for yet, */
 	lapse_us worked_until; /* as of then, monotonic */
@@ -55,10 +72,11 @@ struct scheduler {
 	int64_t unreported;     /* of them without an event yet */
 	lapse_ms last_ended_at; /* LAPSE_NEVER = not yet */
 	lapse_us last_ended;    /* monotonic; the start of the engine until the first sweep */
+	lapse_us last_took;     /* how long the last one worked and waited */
 	struct histogram seconds;
 };
 
-/* What somebody who asked for a sweep gets. Owned by the asker until done() was called. */
+/* A sweep that was asked for. Owned by the caller until done() was called. */
 struct sweep_request {
 	struct list link;
 	bool dry_run;
@@ -67,11 +85,32 @@ struct sweep_request {
 };
 
 void schedule_init(struct engine *e, const struct scheduler_def *defs);
+/* Another replica of a cluster has swept. */
+void schedule_heard(struct engine *e, const char *name, lapse_ms at);
+
 int schedule_load(struct engine *e, struct scheduler *s);
 void schedule_stop(struct engine *e);
 void schedule_tick(struct engine *e);
 void schedule_tick_one(struct engine *e, struct scheduler *s);
 lapse_us schedule_next_us(const struct engine *e);
+
+/* Adds one while the engine runs, or gives the one of that name another definition, which must
+ * outlive it. LAPSE_ELIMIT: there are too many. */
+int schedule_add(struct engine *e, const struct scheduler_def *def, schedule_begin_fn *begin,
+		 struct scheduler **ret);
+
+/* Takes one out that has no bounds and does not run. */
+void schedule_remove(struct engine *e, struct scheduler *s);
+
+/* The end of a sweep that s->begin() started. After schedule_stop() it does nothing. */
+void schedule_ended(struct engine *e, struct scheduler *s, int err);
+
+/* The matrix has other rows now; a row is about to leave it. */
+void schedule_bounds_changed(struct engine *e);
+void schedule_forget(struct engine *e, const struct bound *b);
+
+/* The wall clock's time of the next periodic sweep; `now` while one is under way or waits. */
+lapse_ms schedule_next_at(const struct engine *e, const struct scheduler *s, lapse_ms now);
 
 /* NULL where there is none of that name. */
 struct scheduler *schedule_find(const struct engine *e, const char *name);

@@ -2,6 +2,7 @@
 #include "http/auth.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <string.h>
 
 #include "engine/token.h"
@@ -40,8 +41,16 @@ static bool origin_is_ours(const char *origin, const char *host)
 	return rest && host && strcasecmp(rest + 3, host) == 0;
 }
 
-/* A page in somebody's browser can reach loopback too; its requests look like none of these. */
-static int refuse_browsers(const struct auth_request *r, struct problem *p)
+/* Whether the address of the caller counts for anything. Behind a proxy everyone comes from
+ * loopback. */
+static bool is_trusted_place(const struct engine *e, const struct auth_request *r)
+{
+	return r->loopback && !e->settings->behind_tls_proxy;
+}
+
+/* What a trusted place may not look like: a page in a browser can reach loopback too, by a name of
+ * its own, and so can whatever forwards requests. */
+static int refuse_disguises(const struct auth_request *r, struct problem *p)
 {
 	if (r->forwarded)
 		return problem_set(
@@ -50,9 +59,26 @@ static int refuse_browsers(const struct auth_request *r, struct problem *p)
 	if (r->host && !auth_host_is_local(r->host))
 		return problem_set(p, LAPSE_EFORBIDDEN, "Host",
 				   "without a token the Host must be a loopback name");
-	if (r->origin && !origin_is_ours(r->origin, r->host))
-		return problem_set(p, LAPSE_EFORBIDDEN, "Origin",
-				   "pages of other origins may not call this server");
+	return LAPSE_OK;
+}
+
+static int refuse_origin(const struct auth_request *r, struct problem *p)
+{
+	if (!r->origin || origin_is_ours(r->origin, r->host))
+		return LAPSE_OK;
+	return problem_set(p, LAPSE_EFORBIDDEN, "Origin",
+			   "pages of other origins may not call this server");
+}
+
+/* Every request without a token, on every route. */
+static int refuse_browsers(const struct engine *e, const struct auth_request *r, struct problem *p)
+{
+	int err = is_trusted_place(e, r) ? refuse_disguises(r, p) : LAPSE_OK;
+
+	if (err == LAPSE_OK)
+		err = refuse_origin(r, p);
+	if (err < 0)
+		return err;
 	if (r->fetch_site && strcmp(r->fetch_site, "same-origin") != 0 &&
 	    strcmp(r->fetch_site, "none") != 0)
 		return problem_set(p, LAPSE_EFORBIDDEN, "Sec-Fetch-Site",
@@ -65,6 +91,7 @@ static int check_token(const struct engine *e, const struct auth_request *r, str
 {
 	const char *text = r->authorization;
 
+	assert(r->authorization);
 	if (strncasecmp(text, "Bearer ", 7) != 0)
 		return problem_set(p, LAPSE_EUNAUTHORIZED, "Authorization",
 				   "Authorization must be 'Bearer TOKEN'");
@@ -73,59 +100,102 @@ static int check_token(const struct engine *e, const struct auth_request *r, str
 	if (!t)
 		return problem_set(p, LAPSE_EUNAUTHORIZED, "Authorization",
 				   "the token is unknown, revoked or expired");
-	*ret = (struct caller){ .owner = t->owner, .admin = t->admin, .token = t };
+	*ret = (struct caller){
+		.owner = t->owner, .scopes = t->scopes, .admin = t->admin, .token = t
+	};
 	return LAPSE_OK;
+}
+
+/* Another replica may have revoked a token, and this one may not have heard of it. */
+static int know_tokens(const struct engine *e, struct problem *p)
+{
+	if (cluster_refresh((struct engine *)(uintptr_t)e) == LAPSE_OK)
+		return LAPSE_OK;
+	return problem_set(p, LAPSE_EUNAVAILABLE, NULL,
+			   "this replica cannot reach the database: ask another one");
 }
 
 static int identify(const struct engine *e, const struct auth_request *r, struct caller *ret,
 		    struct problem *p)
 {
+	int known = know_tokens(e, p);
+
+	if (known < 0)
+		return known;
 	if (r->authorization)
 		return check_token(e, r, ret, p);
-	/* Behind a proxy everybody looks like loopback. */
-	if (tokens_count(&e->tokens) > 0 || !r->loopback || e->settings->behind_tls_proxy)
+	if (tokens_count(&e->tokens) > 0 || !is_trusted_place(e, r))
 		return problem_set(p, LAPSE_EUNAUTHORIZED, "Authorization",
 				   "send a token: 'Authorization: Bearer TOKEN'");
-	int r2 = refuse_browsers(r, p);
-	if (r2 < 0)
-		return r2;
-	*ret = (struct caller){ .owner = "local", .admin = true };
+	int err = refuse_browsers(e, r, p);
+	if (err < 0)
+		return err;
+	*ret = (struct caller){ .owner = "local", .scopes = SCOPE_ALL, .admin = true };
 	return LAPSE_OK;
 }
 
-/* X-Lapse-Owner: an admin acts for somebody else. */
+/* X-Lapse-Owner: an admin acts for another owner. */
 static int act_for(const struct auth_request *r, struct caller *c, struct problem *p)
 {
-	const char *why;
-
+	assert(c->owner);
 	if (!r->owner || strcmp(r->owner, c->owner) == 0)
 		return LAPSE_OK;
 	if (!c->admin)
 		return problem_set(p, LAPSE_EFORBIDDEN, "X-Lapse-Owner",
 				   "only an admin token may act for another owner");
-	if (!id_is_valid(r->owner, &why))
-		return problem_set(p, LAPSE_EINVAL, "X-Lapse-Owner", "X-Lapse-Owner %s", why);
+	int err = field_id(r->owner, "X-Lapse-Owner", p);
+	if (err < 0)
+		return err;
 	c->owner = r->owner;
 	c->acting = true;
 	return LAPSE_OK;
 }
 
-int auth_check(const struct engine *e, enum route_caller who, const struct auth_request *r,
+int auth_allows(const struct route *route, bool admin, scope_set scopes, struct problem *p)
+{
+	struct buf CLEANUP(buf_done) needed = { 0 };
+
+	if (route->caller == CALLER_ADMIN && !admin)
+		return problem_set(p, LAPSE_EFORBIDDEN, NULL, "this needs an admin token");
+	if (scope_allows(scopes, route->room, route_writes(route)))
+		return LAPSE_OK;
+	scope_put_needed(&needed, route->room, route_writes(route));
+	return problem_set(p, LAPSE_EFORBIDDEN, "scopes", "this needs a token with the scope %s",
+			   buf_text(&needed));
+}
+
+int auth_sees_files(const struct engine *e, const struct route *route, struct problem *p)
+{
+	if (e->files_shared || route->room != SCOPE_ATTACHMENTS)
+		return LAPSE_OK;
+	return problem_set(p, LAPSE_EUNAVAILABLE, NULL,
+			   "this replica does not see the files of attachments: replicas must "
+			   "share the directory data_dir/files");
+}
+
+int auth_check(const struct engine *e, const struct route *route, const struct auth_request *r,
 	       struct caller *ret, struct problem *p)
 {
+	const enum route_caller who = route->caller;
 	struct caller c = { .owner = "" };
 
-	if (who == CALLER_PUBLIC || (who == CALLER_METRICS && r->loopback)) {
-		*ret = c;
-		return LAPSE_OK;
+	if (who == CALLER_PUBLIC || (who == CALLER_LOCAL && is_trusted_place(e, r))) {
+		int refused = r->authorization ? LAPSE_OK : refuse_browsers(e, r, p);
+		if (refused == LAPSE_OK)
+			*ret = c;
+		return refused;
 	}
-	int err = identify(e, r, &c, p);
+	int err = route->flags & ROUTE_ORIGIN ? refuse_origin(r, p) : LAPSE_OK;
+	if (err == LAPSE_OK)
+		err = identify(e, r, &c, p);
 	if (err == LAPSE_OK)
 		err = act_for(r, &c, p);
 	if (err < 0)
 		return err;
-	if (who == CALLER_ADMIN && !c.admin)
-		return problem_set(p, LAPSE_EFORBIDDEN, NULL, "this needs an admin token");
-	*ret = c;
-	return LAPSE_OK;
+	err = auth_allows(route, c.admin, c.scopes, p);
+	if (err == LAPSE_OK)
+		err = auth_sees_files(e, route, p);
+	if (err == LAPSE_OK)
+		*ret = c;
+	return err;
 }

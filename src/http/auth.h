@@ -20,15 +20,23 @@ struct auth_request {
 
 struct caller {
 	const char *owner; /* borrowed from the token or the request */
+	scope_set scopes;
 	bool admin;
-	bool acting;               /* an admin for somebody else */
+	bool acting;               /* an admin who acts for another owner */
 	const struct token *token; /* borrowed; NULL = trusted without one */
 };
 
-/* Whether the caller may use the route. On success *ret is who it is; a public route's caller may
- * be nobody (owner ""). */
-int auth_check(const struct engine *e, enum route_caller who, const struct auth_request *r,
+/* Whether the caller may use the route. On success *ret is who it is; the caller of a
+ * public route may be anonymous (owner ""). */
+int auth_check(const struct engine *e, const struct route *route, const struct auth_request *r,
 	       struct caller *ret, struct problem *p);
+
+/* Whether an identified caller may use another route as well: admin and scopes. */
+int auth_allows(const struct route *route, bool admin, scope_set scopes, struct problem *p);
+
+/* LAPSE_EUNAVAILABLE: it is about attachments, and this replica of a cluster has not their files.
+ */
+int auth_sees_files(const struct engine *e, const struct route *route, struct problem *p);
 
 /* Whether a Host header names this machine by a loopback name, with or without a port. */
 bool auth_host_is_local(const char *host);

@@ -42,19 +42,21 @@ struct download {
 
 /* Reading */
 
-static void read_piece(uv_work_t *w) /* on a worker */
+static void read_file_piece(uv_work_t *w) /* on a worker */
 {
 	struct download *d = CONTAINER_OF(w, struct download, work);
 	struct piece *piece = &d->pieces[!d->sending];
 	size_t n = d->left < (int64_t)PIECE_BYTES ? (size_t)d->left : PIECE_BYTES;
 
+	assert(d->magic == DOWNLOAD_MAGIC && d->busy && piece->data);
 	while (piece->len < n) {
 		ssize_t got = pread(d->fd, piece->data + piece->len, n - piece->len,
 				    d->offset + (int64_t)piece->len);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0) {
-			d->error = got < 0 ? errno : EIO; /* somebody has cut the file */
+			d->error =
+				got < 0 ? errno : EIO; /* the file is shorter than its row says */
 			return;
 		}
 		piece->len += (size_t)got;
@@ -63,7 +65,9 @@ static void read_piece(uv_work_t *w) /* on a worker */
 
 static void release(struct download *d)
 {
+	assert(d->magic == DOWNLOAD_MAGIC && !d->busy && !d->mhd);
 	list_remove(&d->link);
+	assert(d->server->transfers.count > 0);
 	d->server->transfers.count--;
 	close(d->fd);
 	free(d->pieces[0].data);
@@ -72,7 +76,7 @@ static void release(struct download *d)
 	free(d);
 }
 
-static void wake(struct download *d)
+static void wake_download(struct download *d)
 {
 	if (!d->suspended)
 		return;
@@ -86,15 +90,18 @@ static void on_read(uv_work_t *w, int status)
 	struct download *d = CONTAINER_OF(w, struct download, work);
 	size_t n = d->pieces[!d->sending].len;
 
+	assert(d->magic == DOWNLOAD_MAGIC && d->busy);
+	assert(d->server->transfers.jobs > 0);
 	(void)status;
 	d->busy = false;
 	d->server->transfers.jobs--;
 	d->offset += (int64_t)n;
 	d->left -= (int64_t)n;
+	assert(d->left >= 0);
 	if (!d->mhd)
 		release(d);
 	else
-		wake(d);
+		wake_download(d);
 }
 
 static void read_on(struct download *d)
@@ -106,9 +113,10 @@ static void read_on(struct download *d)
 	if (!piece->data)
 		piece->data =
 			mem_alloc(d->left < (int64_t)PIECE_BYTES ? (size_t)d->left : PIECE_BYTES);
+	assert(piece->len == 0 && piece->sent == 0);
 	d->busy = true;
 	d->server->transfers.jobs++;
-	uv_queue_work(d->server->loop, &d->work, read_piece, on_read);
+	uv_queue_work(d->server->loop, &d->work, read_file_piece, on_read);
 }
 
 /* Sending */
@@ -118,6 +126,7 @@ static bool next_piece(struct download *d)
 {
 	struct piece *piece = &d->pieces[d->sending];
 
+	assert(piece->sent <= piece->len);
 	if (piece->sent < piece->len || d->busy)
 		return piece->sent < piece->len;
 	piece->len = piece->sent = 0;
@@ -125,7 +134,7 @@ static bool next_piece(struct download *d)
 	return d->pieces[d->sending].len > 0;
 }
 
-static ssize_t pull(void *arg, uint64_t pos, char *out, size_t max)
+static ssize_t download_pull(void *arg, uint64_t pos, char *out, size_t max)
 {
 	struct download *d = arg;
 
@@ -160,7 +169,7 @@ static void reply_is_over(void *arg)
 
 /* Clients that take nothing: see http/stream.c, where the kernel is asked in the same way. */
 
-static bool is_stuck(struct download *d, lapse_us now)
+static bool is_download_stuck(struct download *d, lapse_us now)
 {
 	int unsent = 0;
 
@@ -176,7 +185,7 @@ void download_look(struct list *link, lapse_us now)
 {
 	struct download *d = CONTAINER_OF(link, struct download, link);
 
-	if (d->mhd && is_stuck(d, now))
+	if (d->mhd && is_download_stuck(d, now))
 		shutdown(d->socket, SHUT_RDWR); /* libmicrohttpd sees the end */
 }
 
@@ -185,6 +194,7 @@ struct MHD_Response *download_new(struct request *r)
 	struct server *s = r->server;
 	struct call *c = &r->call;
 
+	assert(c->has_file && c->file_fd >= 0 && c->file_length >= 0);
 	if (!transfers_take_place(s))
 		return NULL;
 	struct download *d = mem_zalloc(1, sizeof(*d));
@@ -198,7 +208,7 @@ struct MHD_Response *download_new(struct request *r)
 	d->progress = clock_mono(s->engine->clock);
 	list_init(&d->link);
 	struct MHD_Response *m = MHD_create_response_from_callback(
-		(uint64_t)c->file_length, BLOCK_BYTES, pull, d, reply_is_over);
+		(uint64_t)c->file_length, BLOCK_BYTES, download_pull, d, reply_is_over);
 	if (!m) {
 		s->transfers.count--;
 		free(d);

@@ -4,7 +4,7 @@
  *
  * The disk is never read on the loop: a worker reads a piece while libmicrohttpd sends the other
  * one; with nothing to send the connection is suspended. The file is open for as long as that
- * takes, so whoever has begun to read gets all of it, whatever happens to its name.
+ * takes, so a client that has begun to read gets all of it, even if the file is deleted.
  *
  * A client that takes less than DOWNLOAD_PROGRESS_BYTES within request_timeout_ms, although there
  * is more for it, is cut. So is one whose file cannot be read on: its Content-Length tells it.

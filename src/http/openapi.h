@@ -3,7 +3,7 @@
 #ifndef LAPSE_HTTP_OPENAPI_H
 #define LAPSE_HTTP_OPENAPI_H
 
-#include "engine/call.h"
+#include "api/call.h"
 
 call_fn openapi_api_get;
 

@@ -3,7 +3,7 @@
 #ifndef LAPSE_HTTP_PROBE_H
 #define LAPSE_HTTP_PROBE_H
 
-#include "engine/call.h"
+#include "api/call.h"
 
 call_fn probe_api_health;
 call_fn probe_api_ready;

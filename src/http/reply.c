@@ -3,12 +3,14 @@
 
 #include "base/json.h"
 
+#include <assert.h>
+
 struct kind {
 	int status;
 	const char *code; /* of the closed list */
 };
 
-static struct kind kind_of(enum lapse_error err)
+static struct kind error_kind_of(enum lapse_error err)
 {
 	switch (err) {
 	case LAPSE_OK:
@@ -63,15 +65,24 @@ static struct kind kind_of(enum lapse_error err)
 
 int http_status_of(enum lapse_error err)
 {
-	return kind_of(err).status;
+	return error_kind_of(err).status;
 }
 
 const char *http_code_of(enum lapse_error err)
 {
-	return kind_of(err).code;
+	return error_kind_of(err).code;
 }
 
-static void write_problem(struct buf *out, enum lapse_error err, const struct problem *p)
+static void write_more(struct buf *out, const char *more)
+{
+	if (!more)
+		return;
+	buf_putc(out, ',');
+	buf_puts(out, more);
+}
+
+static void write_problem(struct buf *out, enum lapse_error err, const struct problem *p,
+			  const char *more)
 {
 	json_begin(out, '{');
 	json_put_text(out, "type", "about:blank");
@@ -81,14 +92,16 @@ static void write_problem(struct buf *out, enum lapse_error err, const struct pr
 	json_put_text(out, "code", http_code_of(err));
 	if (p->field[0])
 		json_put_text(out, "field", p->field);
+	write_more(out, more);
 	json_end(out, '}');
 }
 
 void http_write_error(struct buf *out, enum lapse_error err, const struct problem *p,
-		      bool as_problem)
+		      const char *more, bool as_problem)
 {
+	assert(err < 0);
 	if (as_problem) {
-		write_problem(out, err, p);
+		write_problem(out, err, p, more);
 		return;
 	}
 	json_begin(out, '{');
@@ -99,5 +112,6 @@ void http_write_error(struct buf *out, enum lapse_error err, const struct proble
 	if (p->field[0])
 		json_put_text(out, "field", p->field);
 	json_end(out, '}');
+	write_more(out, more);
 	json_end(out, '}');
 }

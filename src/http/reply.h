@@ -11,8 +11,9 @@
 int http_status_of(enum lapse_error err);
 const char *http_code_of(enum lapse_error err); /* "invalid_request", … : the closed list */
 
-/* The body of an error. With `as_problem` it is RFC 9457's, else ours. */
+/* The body of an error; `more` are further members of it, or NULL. With `as_problem` it is RFC
+ * 9457's, else ours. */
 void http_write_error(struct buf *out, enum lapse_error err, const struct problem *p,
-		      bool as_problem);
+		      const char *more, bool as_problem);
 
 #endif

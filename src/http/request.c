@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/etag.h"
 #include "http/auth.h"
 #include "http/download.h"
 #include "http/reply.h"
@@ -13,10 +14,18 @@
 #include "http/stream.h"
 #include "http/turn.h"
 #include "http/upload.h"
+#include "mcp/door.h"
 
 /* A body that goes on after its limit is read and dropped up to here, so that the client gets its
  * 413; after that the connection is closed. */
 #define DROPPED_MAX_BYTES (INT64_C(8) << 20)
+
+/* Bodies up to these lengths are answered quickly, and parsed, as soon as they are complete. */
+#define QUICK_BYTES ((size_t)64 << 10)
+#define PARSE_NOW_BYTES ((size_t)8 << 10)
+
+/* A limit is reached until something is read, expires or is removed: no use to ask each second. */
+#define LIMIT_RETRY_S "10"
 
 /* Requests kept for the next ones, with the buffer of their body: large blocks are what malloc is
  * slow at, and the one used last is still in the processor's cache. */
@@ -24,16 +33,30 @@
 #define SPARE_BODY_BYTES ((size_t)4096)
 
 /* A proxy in front might read an ambiguous request in another way than we do. */
-static int check_framing(struct request *r)
+static int check_fault(struct request *r)
 {
-	if (r->head.hosts <= 1 && r->head.framings <= 1)
+	if (!r->head.fault)
 		return LAPSE_OK;
 	r->close_after = true;
-	return problem_set(&r->call.problem, LAPSE_EINVAL, NULL,
-			   "Host, Content-Length or Transfer-Encoding is given more than once");
+	return problem_set(&r->call.problem, LAPSE_EINVAL, r->head.fault_field, "%s",
+			   r->head.fault);
 }
 
-static int authenticate(struct request *r)
+/* The path, and in the absolute form the host that counts instead of the header's. */
+static void read_target(struct request *r, const struct head_line *line)
+{
+	const char *host = NULL;
+	size_t n = 0;
+	const char *path = head_target_path(line->target, &host, &n);
+
+	r->path = arena_strdup(&r->call.arena, path ? path : "");
+	if (!path && !r->head.fault)
+		r->head.fault = "the target is no URI of this server";
+	if (host)
+		r->head.host = arena_strndup(&r->call.arena, host, n);
+}
+
+static int find_caller(struct request *r, struct caller *ret)
 {
 	const struct head *h = &r->head;
 	struct auth_request a = { .loopback = r->connection->loopback,
@@ -43,16 +66,38 @@ static int authenticate(struct request *r)
 				  .origin = h->origin,
 				  .fetch_site = h->fetch_site,
 				  .forwarded = h->forwarded };
+
+	assert(r->route && r->connection);
+	return auth_check(r->server->engine, r->route, &a, ret, &r->call.problem);
+}
+
+int request_check_caller(struct request *r)
+{
 	struct caller caller;
-	int err = auth_check(r->server->engine, r->route->caller, &a, &caller, &r->call.problem);
+
+	assert(r->magic == REQUEST_MAGIC && r->route);
+	return find_caller(r, &caller);
+}
+
+static int authenticate(struct request *r)
+{
+	struct caller caller;
+	int err = find_caller(r, &caller);
+
 	if (err < 0)
 		return err;
+	assert(caller.owner);
 	r->call.owner = arena_strdup(&r->call.arena, caller.owner);
 	r->call.admin = caller.admin;
+	r->call.scopes = caller.scopes;
+	r->call.acting = caller.acting;
+	r->call.is_local = r->connection->loopback && !r->head.forwarded &&
+			   !r->server->engine->settings->behind_tls_proxy;
 	r->acting = caller.acting;
 	if (caller.token) {
-		r->token = arena_strdup(&r->call.arena, caller.token->prefix);
+		r->call.token = arena_strdup(&r->call.arena, caller.token->prefix);
 		r->token_id = caller.token->id;
+		token_used(r->server->engine, caller.token);
 	}
 	return LAPSE_OK;
 }
@@ -68,6 +113,7 @@ static enum MHD_Result add_arg(void *arg, enum MHD_ValueKind kind, const char *k
 	struct query_reader *q = arg;
 	struct call *c = &q->request->call;
 
+	assert(c->query_count <= CALL_QUERY_MAX);
 	(void)kind;
 	if (c->query_count == CALL_QUERY_MAX) {
 		q->err = problem_set(&c->problem, LAPSE_EINVAL, NULL, "too many query parameters");
@@ -104,14 +150,13 @@ static int read_idempotency_key(struct request *r)
 
 	if (!key || !(r->route->flags & ROUTE_CREATES))
 		return LAPSE_OK;
-	size_t n = strlen(key);
-	if (n == 0 || n > ID_MAX_BYTES || !utf8_is_valid(key, n, true))
-		return problem_set(&r->call.problem, LAPSE_EINVAL, "Idempotency-Key",
-				   "Idempotency-Key must be 1 to %d bytes of printable UTF-8",
-				   ID_MAX_BYTES);
-	r->has_key = true;
-	r->idempotency.owner = r->call.owner;
-	r->idempotency.key = arena_strdup(&r->call.arena, key);
+	int err = field_key(key, "Idempotency-Key", &r->call.problem);
+	if (err < 0)
+		return err;
+	assert(r->call.owner[0]);
+	r->call.has_key = true;
+	r->call.key.owner = r->call.owner;
+	r->call.key.key = arena_strdup(&r->call.arena, key);
 	return LAPSE_OK;
 }
 
@@ -165,26 +210,32 @@ static int check_length(struct request *r)
 /* Whether a body of any length may come at all. */
 static int admit_stream(struct request *r)
 {
-	const struct quick *q = r->route->quick;
-
-	r->call.length = content_length(r);
-	int err = q && q->admit ? q->admit(&r->call) : LAPSE_OK;
-	return err < 0 ? err : upload_begin(r, r->call.length);
+	assert(!r->upload);
+	return upload_begin(r, content_length(r));
 }
 
-static void look_ahead(struct request *r)
+static void request_look_ahead(struct request *r)
 {
 	if (r->err == LAPSE_OK && r->route->quick && r->route->quick->ahead)
 		r->route->quick->ahead(&r->call);
 }
 
-static int read_head(struct request *r, const char *method)
+static int read_head(struct request *r, const struct head_line *line)
 {
-	head_read(r->mhd, &r->head);
+	const char *method = line->method;
+
+	assert(!r->route && r->err == LAPSE_OK);
+	head_read(r->mhd, line, &r->head);
+	if (!r->connection->target_is_clean && !r->head.fault)
+		r->head.fault = "the target holds a control character";
+	read_target(r, line);
 	r->call.if_match = r->head.if_match;
+	/* What follows a chunked body, its trailers, is not ours to check: nothing may come after
+	 * it. */
+	r->close_after = r->head.transfer_encoding != NULL;
 	int err = check_headers_size(r);
 	if (err == LAPSE_OK)
-		err = check_framing(r);
+		err = check_fault(r);
 	if (err < 0)
 		return err;
 	err = route_find(method, r->path, &r->call.arena, &r->route, r->call.params, r->allow,
@@ -219,8 +270,10 @@ static struct request *take_spare(struct server *s)
 
 	if (!spare)
 		return mem_zalloc(1, sizeof(struct request));
+	assert(s->spare_count > 0);
 	s->spare_count--;
 	struct request *r = CONTAINER_OF(spare, struct request, link);
+	assert(r->magic == 0);
 	struct buf body = r->body;
 	memset(r, 0, offsetof(struct request, call.arena));
 	memset((char *)r + offsetof(struct request, call.owner), 0,
@@ -231,6 +284,7 @@ static struct request *take_spare(struct server *s)
 
 static bool keep_spare(struct server *s, struct request *r)
 {
+	assert(r->magic == 0);
 	if (s->spare_count >= SPARE_REQUESTS)
 		return false;
 	if (r->body.cap > SPARE_BODY_BYTES)
@@ -256,28 +310,44 @@ void requests_done(struct server *s)
 	list_init(&s->spare);
 }
 
-struct request *request_new(struct connection *c, const char *url, const char *method)
+struct request *request_new(struct connection *c, const struct head_line *line)
 {
 	struct server *s = c->server;
 	struct request *r = take_spare(s);
 
-	arena_init(&r->call.arena);
+	assert(c->magic == CONNECTION_MAGIC);
+	call_init(&r->call, s->engine);
 	r->magic = REQUEST_MAGIC;
 	r->server = s;
 	r->connection = c;
 	r->mhd = c->mhd;
-	r->call.engine = s->engine;
 	r->call.status = 200;
 	r->call.owner = "";
 	list_init(&r->link);
-	list_init(&r->key_link);
-	list_init(&r->waiter.link);
-	memccpy(r->method, method, '\0', sizeof(r->method) - 1); /* cleared above, so it ends */
-	r->path = arena_strdup(&r->call.arena, url);
-	r->err = read_head(r, method);
-	look_ahead(r);
+	memccpy(r->method, line->method, '\0', sizeof(r->method) - 1); /* cleared, so it ends */
+	r->err = read_head(r, line);
+	request_look_ahead(r);
 	return r;
 }
+
+/* A request that is answered early, or quickly, is never queued. One that is queued again had more
+ * to do, or its turn was undone. */
+#define BIT(state) (1u << (state))
+static const unsigned REQUEST_FOLLOWS[] = {
+	[REQUEST_RECEIVING] = BIT(REQUEST_STORING) | BIT(REQUEST_QUEUED) | BIT(REQUEST_ANSWERED),
+	[REQUEST_STORING] = BIT(REQUEST_QUEUED) | BIT(REQUEST_ANSWERED),
+	[REQUEST_QUEUED] = BIT(REQUEST_QUEUED) | BIT(REQUEST_WAITING) | BIT(REQUEST_ANSWERED),
+	[REQUEST_WAITING] = BIT(REQUEST_QUEUED) | BIT(REQUEST_ANSWERED),
+	[REQUEST_ANSWERED] = 0,
+};
+
+void request_enter(struct request *r, enum request_state state)
+{
+	assert(r->magic == REQUEST_MAGIC);
+	assert(REQUEST_FOLLOWS[r->state] & BIT(state));
+	r->state = state;
+}
+#undef BIT
 
 void request_free(struct request *r)
 {
@@ -289,19 +359,15 @@ void request_free(struct request *r)
 		upload_drop(r->upload);
 	else if (r->call.upload)
 		upload_discard(r->server, r->call.upload);
-	if (r->call.has_file)
-		close(r->call.file_fd);
-	json_decref(r->call.body);
-	buf_done(&r->call.reply);
-	buf_done(&r->call.kept);
-	arena_done(&r->call.arena);
+	mcp_release(r);
+	call_done(&r->call);
 	if (!keep_spare(r->server, r))
 		request_destroy(r);
 }
 
 bool request_answers_early(const struct request *r)
 {
-	if (r->err == LAPSE_ETOOLARGE || r->err == LAPSE_EHEADERS)
+	if (r->err == LAPSE_ETOOLARGE || r->err == LAPSE_EHEADERS || r->head.fault)
 		return true;
 	if (r->err == LAPSE_OK || !is_streamed(r))
 		return false;
@@ -311,6 +377,7 @@ bool request_answers_early(const struct request *r)
 
 bool request_forget(struct request *r, size_t n)
 {
+	assert(r->magic == REQUEST_MAGIC);
 	r->close_after = true;
 	r->dropped += (int64_t)n;
 	if (r->dropped <= DROPPED_MAX_BYTES)
@@ -325,15 +392,17 @@ bool request_receive(struct request *r, const char *data, size_t *n)
 	int64_t max = r->server->engine->settings->body_max_bytes;
 	size_t given = *n;
 
+	assert(r->magic == REQUEST_MAGIC && r->state == REQUEST_RECEIVING);
 	if (r->upload && r->err == LAPSE_OK)
 		return upload_receive(r, data, n);
 	*n = 0;
-	if (is_streamed(r)) {
+	if (is_streamed(r) || r->err < 0) {
+		buf_done(&r->body); /* it is not read any more */
 		r->dropped += (int64_t)given;
 		return r->dropped <= DROPPED_MAX_BYTES || request_forget(r, 0);
 	}
 	if ((int64_t)(r->body.len + given) <= max) {
-		look_ahead(r);
+		request_look_ahead(r);
 		buf_add(&r->body, data, given);
 		return true;
 	}
@@ -359,6 +428,7 @@ static int check_body(struct request *r)
 	struct problem *p = &r->call.problem;
 	enum route_body kind = r->route->body;
 
+	assert(r->route);
 	if (kind == BODY_STREAM)
 		return LAPSE_OK;
 	if (r->body.len == 0)
@@ -381,11 +451,18 @@ static int check_body(struct request *r)
 	return LAPSE_OK;
 }
 
+int request_parse(struct request *r)
+{
+	return r->call.text && !r->call.is_csv ? call_parse(&r->call) : LAPSE_OK;
+}
+
 static bool answer_quickly(struct request *r)
 {
 	struct call *c = &r->call;
 
-	return r->route->quick && c->text && !r->has_key && r->route->quick->answer(c) == LAPSE_OK;
+	assert(r->state == REQUEST_RECEIVING);
+	return r->route->quick && c->text && c->text_len <= QUICK_BYTES && !r->call.has_key &&
+	       r->route->quick->answer(c) == LAPSE_OK;
 }
 
 void request_complete(struct request *r)
@@ -394,14 +471,16 @@ void request_complete(struct request *r)
 	if (r->err == LAPSE_OK)
 		r->err = check_body(r);
 	if (r->err == LAPSE_OK && answer_quickly(r)) {
-		r->state = REQUEST_ANSWERED;
+		request_enter(r, REQUEST_ANSWERED);
 		return;
 	}
-	if (r->err == LAPSE_OK && r->call.text && !r->call.is_csv)
-		r->err = call_parse(&r->call);
-	if (r->err == LAPSE_OK && r->has_key && !r->upload)
-		idempotency_hash(&r->idempotency, r->method, r->path, buf_text(&r->body),
-				 r->body.len);
+	bool is_mcp = r->route && r->route->handler == mcp_api_post;
+	if (r->err == LAPSE_OK && (is_mcp || r->call.text_len <= PARSE_NOW_BYTES))
+		r->err = request_parse(r);
+	if (r->err == LAPSE_OK && is_mcp)
+		mcp_take(r);
+	if (r->err == LAPSE_OK && r->call.has_key && !r->upload)
+		idempotency_hash(&r->call.key, r->method, r->path, buf_text(&r->body), r->body.len);
 }
 
 /* What an upload says is its query and its bytes; the checksum stands for those. */
@@ -409,22 +488,24 @@ static void hash_upload(struct request *r)
 {
 	struct buf CLEANUP(buf_done) said = { 0 };
 
+	assert(r->call.upload && r->call.has_key);
 	for (size_t i = 0; i < r->call.query_count; i++) {
 		buf_add(&said, r->call.query[i].name, strlen(r->call.query[i].name) + 1);
 		buf_add(&said, r->call.query[i].value, strlen(r->call.query[i].value) + 1);
 	}
 	buf_puts(&said, r->call.upload->checksum);
-	idempotency_hash(&r->idempotency, r->method, r->path, buf_text(&said), said.len);
+	idempotency_hash(&r->call.key, r->method, r->path, buf_text(&said), said.len);
 }
 
 void request_stored(struct request *r)
 {
+	assert(r->magic == REQUEST_MAGIC && r->state == REQUEST_STORING);
 	if (r->err < 0) {
 		turn_answer(r, r->err);
 		server_kick(r->server);
 		return;
 	}
-	if (r->has_key)
+	if (r->call.has_key)
 		hash_upload(r);
 	turn_enqueue(r->server, r);
 }
@@ -441,21 +522,24 @@ static int write_error(struct request *r, const char **ret_type)
 {
 	bool as_problem = wants_problem(r);
 
+	assert(r->err < 0);
 	buf_done(&r->call.reply);
-	http_write_error(&r->call.reply, (enum lapse_error)r->err, &r->call.problem, as_problem);
+	http_write_error(&r->call.reply, (enum lapse_error)r->err, &r->call.problem,
+			 r->call.problem_more, as_problem);
 	*ret_type = as_problem ? "application/problem+json" : "application/json";
 	return http_status_of((enum lapse_error)r->err);
 }
 
-static void add_etag(struct MHD_Response *m, const char *body, size_t n)
+/* Whether the client has this very state already. */
+static bool is_not_modified(const struct request *r, const char *etag)
 {
-	char etag[ETAG_LEN + 1];
+	const char *known = r->head.if_none_match;
 
-	call_etag(body, n, etag);
-	MHD_add_response_header(m, "ETag", etag);
+	return known && strcmp(r->route->method, "GET") == 0 &&
+	       (strcmp(known, "*") == 0 || strstr(known, etag));
 }
 
-static void add_headers(struct request *r, struct MHD_Response *m, int status)
+static void add_reply_headers(struct request *r, struct MHD_Response *m, int status)
 {
 	char text[TIME_HTTP_LEN + 1];
 
@@ -463,9 +547,11 @@ static void add_headers(struct request *r, struct MHD_Response *m, int status)
 		MHD_add_response_header(m, "WWW-Authenticate", "Bearer");
 	if (status == 405)
 		MHD_add_response_header(m, "Allow", r->allow);
-	if (status == 503)
-		MHD_add_response_header(m, "Retry-After", "1");
-	if (r->replayed)
+	if (status == 503 || status == 429)
+		MHD_add_response_header(m, "Retry-After", status == 503 ? "1" : LIMIT_RETRY_S);
+	if (status == 201 && r->call.location)
+		MHD_add_response_header(m, "Location", r->call.location);
+	if (r->call.replayed)
 		MHD_add_response_header(m, "Idempotency-Replayed", "true");
 	if (r->close_after || r->call.stopping)
 		MHD_add_response_header(m, "Connection", "close");
@@ -498,7 +584,7 @@ static enum MHD_Result send_ok(struct request *r)
 	struct server *s = r->server;
 
 	if (s->ok && s->ok_second != s->second) {
-		MHD_destroy_response(s->ok); /* whoever still sends it keeps it */
+		MHD_destroy_response(s->ok); /* replies under way keep their reference */
 		s->ok = NULL;
 	}
 	if (!s->ok) {
@@ -508,26 +594,52 @@ static enum MHD_Result send_ok(struct request *r)
 	if (!s->ok)
 		return MHD_NO;
 	server_count_reply(s, r, 200);
+	connection_reply(r->connection, sizeof(CALL_OK_TEXT), s->pumped);
 	return MHD_queue_response(r->mhd, 200, s->ok);
 }
 
-static struct MHD_Response *text_response(struct request *r, int status)
+/* JSON ends with a newline, so that the prompt of a terminal does not follow it; its ETag is
+ * without. */
+static size_t end_line(struct buf *reply)
 {
+	size_t n = reply->len;
+
+	if (n > 0 && reply->data[n - 1] == '}')
+		buf_putc(reply, '\n');
+	return n;
+}
+
+/* *status becomes 304, without a body, when the client has it already. */
+static struct MHD_Response *text_response(struct request *r, size_t json, int *status)
+{
+	bool tagged = *status < 300 && r->route && (r->route->flags & ROUTE_ETAG);
+	char etag[ETAG_LEN + 1];
+
+	if (tagged) {
+		etag_make(buf_text(&r->call.reply), json, etag);
+		if (is_not_modified(r, etag)) {
+			*status = 304;
+			buf_clear(&r->call.reply);
+		}
+	}
 	size_t n = r->call.reply.len;
 	char *data = buf_take(&r->call.reply);
 	struct MHD_Response *m = MHD_create_response_from_buffer(n, data, MHD_RESPMEM_MUST_FREE);
-
 	if (!m)
 		free(data);
-	else if (status < 300 && r->route && (r->route->flags & ROUTE_ETAG))
-		add_etag(m, data, n);
+	else if (tagged)
+		MHD_add_response_header(m, "ETag", etag);
 	return m;
 }
 
 enum MHD_Result request_send(struct request *r)
 {
+	assert(r->magic == REQUEST_MAGIC && r->state == REQUEST_ANSWERED && !r->suspended);
+	if (r->upload)
+		upload_landed(r->upload);
 	if (r->stream && r->err == LAPSE_OK)
 		return stream_send(r);
+	mcp_frame(r);
 	if (r->call.plain_ok && r->err == LAPSE_OK) {
 		if (!r->close_after && !r->call.stopping)
 			return send_ok(r);
@@ -543,13 +655,18 @@ enum MHD_Result request_send(struct request *r)
 	}
 	const char *type = r->call.content_type ? r->call.content_type : "application/json";
 	int status = r->err < 0 ? write_error(r, &type) : r->call.status;
-	if (!m)
-		m = text_response(r, status);
+	if (!m) {
+		size_t json = end_line(&r->call.reply);
+		connection_reply(r->connection, r->call.reply.len, r->server->pumped);
+		m = text_response(r, json, &status);
+	}
+	assert(status >= 200 && status < 600);
 	server_count_reply(r->server, r, status);
 	if (!m)
 		return MHD_NO;
-	MHD_add_response_header(m, "Content-Type", type);
-	add_headers(r, m, status);
+	if (status != 304)
+		MHD_add_response_header(m, "Content-Type", type);
+	add_reply_headers(r, m, status);
 	enum MHD_Result result = MHD_queue_response(r->mhd, (unsigned)status, m);
 	MHD_destroy_response(m);
 	return result;

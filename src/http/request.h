@@ -16,25 +16,25 @@
 #include <microhttpd.h>
 #include <uv.h>
 
+#include "api/call.h"
 #include "base/list.h"
-#include "engine/call.h"
-#include "engine/idempotency.h"
 #include "http/head.h"
 #include "http/route.h"
 
 #define REQUEST_MAGIC 0x4c525145u
 
+/* Where a request is; request_enter() knows which state may follow which. */
 enum request_state {
-	REQUEST_RECEIVING,
-	REQUEST_STORING,
-	REQUEST_QUEUED,
-	REQUEST_WAITING,
+	REQUEST_RECEIVING, /* its head and body */
+	REQUEST_STORING,   /* its body, which is a file */
+	REQUEST_QUEUED,    /* for a turn, or in one */
+	REQUEST_WAITING,   /* its handler has returned CALL_WAIT */
 	REQUEST_ANSWERED
 };
 
 struct server;
 struct connection;
-struct park_timer;
+struct mcp;
 
 struct request {
 	uint32_t magic;
@@ -52,8 +52,7 @@ struct request {
 	bool counted;     /* among the busy ones */
 	bool close_after; /* do not keep the connection alive */
 	bool writes;      /* a read that has found something to write */
-	bool has_key;     /* an Idempotency-Key: `idempotency` is filled */
-	bool replayed;    /* the reply is the first answer again */
+	bool alone;       /* could not be committed with others: makes a turn by itself */
 
 	struct buf body;
 	struct upload *upload; /* a streamed body; NULL on other routes */
@@ -61,18 +60,13 @@ struct request {
 	int err;               /* what the reply is about; LAPSE_OK = the handler's own */
 	int result;            /* of the last run of the handler */
 	lapse_us complete;     /* monotonic: when it was there to be read */
-	struct list link;      /* in the server's queue, or among those that wait */
-	struct waiter waiter;  /* while parked */
-	struct park_timer *timer;
-	uv_work_t work;
-
-	struct idempotency idempotency;
-	struct list key_link; /* among those whose key is under way */
+	struct list link;      /* in the server's queue */
+	uint64_t tag;          /* its place there */
 
 	/* For streams, which outlive the moment their caller was checked. */
-	const char *token; /* its prefix; NULL = trusted without one */
-	int64_t token_id;
-	bool acting;           /* an admin for somebody else */
+	int64_t token_id;      /* of call.token */
+	bool acting;           /* an admin who acts for another owner */
+	struct mcp *mcp;       /* what a message to /mcp is about (mcp/door.h); NULL elsewhere */
 	struct stream *stream; /* the reply, when a handler has opened one (http/stream.h) */
 };
 
@@ -85,8 +79,13 @@ static inline struct request *request_of_call(const struct call *c)
 
 /* Reads the request line and the headers: route, caller, limits. Errors are kept in r->err, so that
  * they are answered once the body has been read. */
-struct request *request_new(struct connection *c, const char *url, const char *method);
+struct request *request_new(struct connection *c, const struct head_line *line);
 void request_free(struct request *r);
+
+void request_enter(struct request *r, enum request_state state);
+
+/* Who calls, asked again: LAPSE_EUNAUTHORIZED when the token was revoked since, or has expired. */
+int request_check_caller(struct request *r);
 
 /* Gives back the requests that were kept for later ones. */
 void requests_done(struct server *s);
@@ -103,6 +102,10 @@ bool request_forget(struct request *r, size_t n);
 
 /* A streamed body is durable, or failed: into the next turn, or answered. */
 void request_stored(struct request *r);
+
+/* Parses the body, unless that is done. Long ones are left to their turn, which has a limit of
+ * time: all that come together would otherwise be parsed before anything else runs. */
+int request_parse(struct request *r);
 
 /* The body is complete: tries the quick way, which makes it ANSWERED, or decodes it. Errors are
  * kept in r->err. */

@@ -7,22 +7,22 @@
  * which are suspended and queued; a turn runs them; libmicrohttpd sends the answers.
  *
  * Shutdown, in three steps because libmicrohttpd must not be stopped while a connection is
- * suspended: server_quiesce() stops listening and wakes everybody who waits; the loop runs until
- * server_is_idle(); server_stop() closes what is left.
+ * suspended: server_quiesce() stops listening and wakes every request that waits; the loop runs
+ * until server_is_idle(); server_stop() closes what is left.
  *
- * Slow and idle clients: a connection has request_timeout_ms from its start, or from its last
- * answer, to complete its next request; an upload begins anew with each sign of progress
- * (http/upload.h). Connections are kept in a list by that time, so looking for late ones costs
- * nothing.
+ * Slow, idle and surplus clients: http/connection.h.
  */
 #ifndef LAPSE_HTTP_SERVER_H
 #define LAPSE_HTTP_SERVER_H
 
+#include <gnutls/abstract.h>
 #include <microhttpd.h>
 #include <uv.h>
 
 #include "base/list.h"
 #include "engine/engine.h"
+#include "http/connection.h"
+#include "http/fairness.h"
 #include "http/route.h"
 #include "http/transfer.h"
 
@@ -36,38 +36,27 @@ struct route_stats {
 	struct histogram seconds;
 };
 
-/* One of libmicrohttpd's connections, from its start to its end. */
-struct connection {
-	struct list link; /* in server.connections while no request is complete */
-	struct server *server;
-	struct MHD_Connection *mhd;
-	lapse_us since;
-	bool over_limit;
-	bool asking;   /* a request line has come since */
-	bool loopback; /* over the Unix socket, or from a loopback address */
-};
+#define SERVER_MAGIC 0x4c535256u
 
 struct server {
+	uint32_t magic; /* from server_start() to server_stop() */
 	struct engine *engine;
 	uv_loop_t *loop;
 	struct MHD_Daemon *mhd;
 	uv_poll_t poll;
-	uv_timer_t timer; /* libmicrohttpd's next timeout, late connections, or "run again now" */
-	bool kicked;      /* the queue has something; the timer will fire at once */
+	uv_timer_t timer; /* libmicrohttpd's next timeout, late connections */
+	uv_idle_t again;  /* active = pump once more in the loop's next turn */
 	bool pumping, stopping, tls;
 	lapse_us pumped; /* monotonic: when it was last pumped, exact enough for idle clients */
 	int64_t second;  /* and by the wall clock, in seconds, for the Date of an answer */
 
-	/* The turn whose transaction is committed and being synced. */
-	struct turn *turn;
+	struct turn *turns; /* one per lane of the store */
+	int turns_count;
+	struct turn *syncing; /* it is committed and being synced; NULL = none */
 	uv_async_t synced;
-	int64_t synced_to; /* of the engine's commits, when the sync under way is done */
 
-	struct list queue;       /* requests for the next turn */
-	struct list waiting;     /* requests that wait */
-	struct list keyed;       /* requests whose Idempotency-Key is under way */
-	struct list connections; /* those without a complete request, longest first */
-	int64_t connections_count;
+	struct fair_queue queue; /* requests for the next turn */
+	struct connections connections;
 	lapse_us last_turn; /* monotonic: when requests last used the store */
 	int64_t busy;       /* requests complete and not answered to the end */
 
@@ -81,14 +70,17 @@ struct server {
 	int64_t ok_second; /* of its Date */
 
 	struct histogram commit_batch;
+	struct histogram loop_stall; /* how long the loop worked without looking for anything new */
+	lapse_us loop_stall_max_us;
 	struct route_stats stats[ROUTES_MAX + 1]; /* the last row: requests without a route */
 };
 
 struct server_config {
 	struct engine *engine;
 	uv_loop_t *loop;
-	int fd;                         /* listening; taken */
-	const char *tls_cert, *tls_key; /* PEM texts; NULL = no TLS */
+	int fd;                                              /* listening; taken */
+	gnutls_certificate_retrieve_function2 *tls_retrieve; /* NULL = no TLS */
+	const char *tls_priorities;
 };
 
 int server_start(struct server *s, const struct server_config *config, struct problem *p);
@@ -99,6 +91,9 @@ bool server_is_idle(const struct server *s);
 bool server_is_crowded(const struct server *s);
 
 void server_stop(struct server *s);
+
+/* The loop has worked for so long before it looks for new events. */
+void server_note_loop(struct server *s, lapse_us busy);
 
 /* For http/turn.c and http/request.c. */
 struct request;

@@ -48,7 +48,7 @@ struct stream {
 	bool was_live;  /* its backlog is counted since */
 	bool caught_up; /* it has been at the present, so its backlog is its own doing */
 	bool reading;   /* a worker reads its page */
-	bool suspended; /* until somebody calls wake() */
+	bool suspended; /* until wake_stream() */
 	bool broken;    /* it must end: it cannot go on where it was */
 
 	struct buf text; /* to be sent before anything else, from `sent` on */
@@ -82,13 +82,14 @@ struct streams {
 	bool reading;
 };
 
-static lapse_us now_us(const struct streams *all)
+static lapse_us stream_now_us(const struct streams *all)
 {
 	return clock_mono(all->server->engine->clock);
 }
 
-static void wake(struct stream *s)
+static void wake_stream(struct stream *s)
 {
+	assert(s->magic == STREAM_MAGIC);
 	if (!s->suspended)
 		return;
 	s->suspended = false;
@@ -101,15 +102,16 @@ static void wake(struct stream *s)
 static void wake_paced(uv_timer_t *t)
 {
 	struct streams *all = CONTAINER_OF(t, struct streams, pacer);
-	lapse_us now = now_us(all);
+	lapse_us now = stream_now_us(all);
 
 	while (!list_empty(&all->paced)) {
 		struct stream *s = CONTAINER_OF(all->paced.next, struct stream, paced);
+		assert(s->suspended);
 		if (s->due > now) {
 			uv_timer_start(t, wake_paced, (uint64_t)(s->due - now) / 1000 + 1, 0);
 			break;
 		}
-		wake(s);
+		wake_stream(s);
 	}
 }
 
@@ -117,12 +119,13 @@ static void wake_reader(struct ring_reader *r)
 {
 	struct stream *s = CONTAINER_OF(r, struct stream, reader);
 	struct streams *all = s->streams;
-	lapse_us now = now_us(all);
+	lapse_us now = stream_now_us(all);
 
+	assert(s->magic == STREAM_MAGIC && s->streams);
 	if (!s->suspended || list_is_linked(&s->paced))
 		return;
 	if (now - s->spoke >= all->pace) {
-		wake(s);
+		wake_stream(s);
 		return;
 	}
 	s->due = now + all->pace;
@@ -153,6 +156,7 @@ static void say_id(struct stream *s, int64_t seq)
 {
 	char id[ID_TEXT_LEN + 1];
 
+	assert(seq >= 0);
 	id_format(seq, id);
 	buf_puts(&s->text, "id: ");
 	buf_puts(&s->text, id);
@@ -172,7 +176,7 @@ static void say_alive(struct stream *s)
 	int64_t lately = id_floor(clock_wall(e->clock) - CURSOR_LAG_MS) - 1;
 
 	buf_puts(&s->text, ": keep-alive\n");
-	if (s->live && e->ring.held == 0 && lately > s->reader.cursor)
+	if (s->live && e->ring.held == 0 && lately > s->reader.cursor && cluster_is_current(e))
 		s->reader.cursor = lately; /* nothing of that time can come any more */
 	if (s->live)
 		say_id(s, s->reader.cursor);
@@ -215,6 +219,7 @@ static void step_over(struct stream *s, int64_t lost)
 		s->broken = true; /* in the middle of an event: it comes back and hears of it */
 		return;
 	}
+	assert(!s->broken);
 	say_gap(s, "retention", s->reader.cursor, lost);
 	s->reader.cursor = lost;
 }
@@ -233,6 +238,7 @@ static void find_place(struct stream *s)
 {
 	struct engine *e = s->streams->server->engine;
 
+	assert(!s->live && !s->reading && !list_is_linked(&s->waiting));
 	if (is_too_far_behind(s)) {
 		say_gap(s, "backlog", s->reader.cursor, s->reader.ring->newest);
 		ring_skip(&s->reader);
@@ -260,6 +266,7 @@ static void add_to_replay(struct streams *all, struct stream *s)
 {
 	struct replay_reader *r = &all->replay.readers[all->replay.count++];
 
+	assert(s->magic == STREAM_MAGIC && !s->reading);
 	*r = (struct replay_reader){ .owner = mem_strdup(s->owner),
 				     .engine_too = s->engine_too,
 				     .cursor = s->reader.cursor,
@@ -274,6 +281,7 @@ static void take_page(struct stream *s, struct replay_reader *page, int err)
 {
 	int64_t from = s->reader.cursor;
 
+	assert(s->magic == STREAM_MAGIC && s->reading && !s->live);
 	s->reading = false;
 	step_over(s, s->reader.ring->pruned);
 	if (err < 0 || page->lost)
@@ -289,7 +297,7 @@ static void take_page(struct stream *s, struct replay_reader *page, int err)
 	if (s->text.len == 0 && !s->broken)
 		find_place(s);
 	if (s->text.len > 0 || s->broken || s->live)
-		wake(s);
+		wake_stream(s);
 }
 
 static void run_replay(uv_work_t *w) /* on a worker */
@@ -304,6 +312,7 @@ static void on_replayed(uv_work_t *w, int status)
 	struct streams *all = CONTAINER_OF(w, struct streams, work);
 	struct replay *r = &all->replay;
 
+	assert(all->reading && r->count > 0);
 	(void)status;
 	/* The first, for whom the stretch was chosen, goes to the end of the queue: the others may
 	 * be much closer to the present. */
@@ -334,15 +343,17 @@ static void read_next_page(struct streams *all)
 		if (s->reader.cursor >= all->replay.from)
 			add_to_replay(all, s);
 	}
+	assert(all->replay.count > 0);
 	uv_queue_work(all->server->loop, &all->work, run_replay, on_replayed);
 }
 
 /* Sending */
 
-static size_t take_text(struct stream *s, char *out, size_t max)
+static size_t take_page_text(struct stream *s, char *out, size_t max)
 {
 	size_t left = s->text.len - s->sent, n = left < max ? left : max;
 
+	assert(s->sent <= s->text.len);
 	if (n > 0)
 		memcpy(out, s->text.data + s->sent, n);
 	s->sent += n;
@@ -360,12 +371,13 @@ static bool is_quiet(const struct stream *s)
 	return s->pulled - s->spoke >= set->stream_keepalive_ms * 1000;
 }
 
-static size_t fill(struct stream *s, char *out, size_t max)
+static size_t stream_fill(struct stream *s, char *out, size_t max)
 {
 	size_t n = 0;
 
 	for (;;) {
-		n += take_text(s, out + n, max - n);
+		assert(n <= max);
+		n += take_page_text(s, out + n, max - n);
 		if (n == max || s->broken)
 			return n;
 		if (s->live && is_too_far_behind(s))
@@ -387,14 +399,14 @@ static size_t fill(struct stream *s, char *out, size_t max)
 	}
 }
 
-static ssize_t pull(void *arg, uint64_t pos, char *out, size_t max)
+static ssize_t stream_pull(void *arg, uint64_t pos, char *out, size_t max)
 {
 	struct stream *s = arg;
 
 	(void)pos;
 	assert(s->magic == STREAM_MAGIC && !s->suspended);
-	s->pulled = now_us(s->streams);
-	size_t n = must_end(s) ? 0 : fill(s, out, max);
+	s->pulled = stream_now_us(s->streams);
+	size_t n = must_end(s) ? 0 : stream_fill(s, out, max);
 	if (n > 0) {
 		s->spoke = s->pulled;
 		s->given += (int64_t)n;
@@ -410,8 +422,9 @@ static ssize_t pull(void *arg, uint64_t pos, char *out, size_t max)
 enum MHD_Result stream_send(struct request *r)
 {
 	struct MHD_Response *m = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES,
-								   pull, r->stream, NULL);
+								   stream_pull, r->stream, NULL);
 
+	assert(r->stream && r->stream->magic == STREAM_MAGIC);
 	server_count_reply(r->server, r, 200);
 	if (!m)
 		return MHD_NO;
@@ -428,9 +441,10 @@ enum MHD_Result stream_send(struct request *r)
 
 static void cut(struct stream *s)
 {
+	assert(s->magic == STREAM_MAGIC);
 	s->broken = true;
 	shutdown(s->fd, SHUT_RDWR); /* libmicrohttpd sees the end and cleans up */
-	wake(s);
+	wake_stream(s);
 }
 
 static bool client_is_gone(const struct stream *s)
@@ -444,9 +458,9 @@ static bool client_is_gone(const struct stream *s)
  * knows better than we do: its buffers make a slow client look stuck, and one that is gone without
  * a word look healthy. What HTTP and TLS put around our bytes only makes `taken` smaller than it
  * is. */
-static bool is_stuck(struct stream *s, lapse_ms ms)
+static bool is_stream_stuck(struct stream *s, lapse_ms ms)
 {
-	lapse_us now = now_us(s->streams);
+	lapse_us now = stream_now_us(s->streams);
 	int unsent = 0;
 
 	ioctl(s->fd, SIOCOUTQ, &unsent);
@@ -461,16 +475,16 @@ static void look_at(struct stream *s)
 {
 	const struct streams *all = s->streams;
 	const struct settings *set = all->server->engine->settings;
-	lapse_us now = now_us(all);
+	lapse_us now = stream_now_us(all);
 
-	if (client_is_gone(s) || is_stuck(s, set->request_timeout_ms) ||
+	if (client_is_gone(s) || is_stream_stuck(s, set->request_timeout_ms) ||
 	    (must_end(s) && !s->suspended && now - s->pulled > ENDING_MS * 1000))
 		cut(s);
 	else if (must_end(s) || now - s->spoke >= set->stream_keepalive_ms * 1000)
-		wake(s);
+		wake_stream(s);
 }
 
-static void on_round(uv_timer_t *t)
+static void on_stream_round(uv_timer_t *t)
 {
 	struct streams *all = CONTAINER_OF(t, struct streams, timer);
 
@@ -519,16 +533,24 @@ static int read_cursor(struct call *c, int64_t *ret)
  * loss has taken back. */
 static bool is_unknown(const struct engine *e, int64_t cursor)
 {
-	return cursor > e->ring.newest &&
+	/* A replica that has just started gives out the newest id of any kind. */
+	const int64_t known = e->cluster.on ? e->ids.last : e->ring.newest;
+
+	return cursor > e->ring.newest && cursor > known &&
 	       cursor > id_floor(time_sub(clock_wall(e->clock), CURSOR_LAG_MS));
 }
 
+/* A cursor of a time that a restore has taken back is followed by everything since the restore. */
 static void start_at(struct stream *s, const struct engine *e, int64_t cursor)
 {
-	if (cursor >= 0 && !is_unknown(e, cursor))
+	bool unknown = cursor >= 0 && (is_unknown(e, cursor) || undone_has(e, cursor));
+
+	if (cursor >= 0 && !unknown)
 		s->reader.cursor = cursor;
+	else if (unknown && undone_has(e, cursor) && e->undone.upto <= e->ring.newest)
+		s->reader.cursor = e->undone.upto;
 	say_hello(s);
-	if (cursor >= 0 && is_unknown(e, cursor))
+	if (unknown)
 		say_gap(s, "unknown", cursor, s->reader.cursor);
 }
 
@@ -539,17 +561,18 @@ static struct stream *stream_new(struct request *r)
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
 
+	assert(!r->stream && r->call.owner[0]);
 	s->magic = STREAM_MAGIC;
 	s->streams = all;
 	s->mhd = r->mhd;
 	s->fd = info->connect_fd;
 	s->owner = r->call.owner;
-	s->token = r->token;
+	s->token = r->call.token;
 	s->token_id = r->token_id;
 	s->engine_too = r->call.admin && !r->acting;
 	list_init(&s->waiting);
 	list_init(&s->paced);
-	s->pulled = s->stuck = now_us(all);
+	s->pulled = s->stuck = stream_now_us(all);
 	/* Streams that were opened together do not all say together that they are alive. */
 	s->spoke = s->pulled - (lapse_us)(all->opened++ % 32) *
 				       all->server->engine->settings->stream_keepalive_ms * 1000 /
@@ -557,7 +580,7 @@ static struct stream *stream_new(struct request *r)
 	s->reader.wake = wake_reader;
 	ring_join(&all->server->engine->ring, &s->reader, s->owner, s->engine_too);
 	if (all->count++ == 0)
-		uv_timer_start(&all->timer, on_round, ROUND_MS, ROUND_MS);
+		uv_timer_start(&all->timer, on_stream_round, ROUND_MS, ROUND_MS);
 	list_append(&all->all, &s->link);
 	return s;
 }
@@ -566,6 +589,7 @@ void stream_free(struct stream *s)
 {
 	if (!s)
 		return;
+	assert(s->magic == STREAM_MAGIC && !s->suspended);
 	struct streams *all = s->streams;
 	for (size_t i = 0; s->reading && i < all->replay.count; i++)
 		if (all->replay.readers[i].tag == s)
@@ -574,6 +598,7 @@ void stream_free(struct stream *s)
 	list_remove(&s->waiting);
 	list_remove(&s->paced);
 	list_remove(&s->link);
+	assert(all->count > 0);
 	if (--all->count == 0) {
 		uv_timer_stop(&all->timer);
 		all->pace = 0;
@@ -581,6 +606,16 @@ void stream_free(struct stream *s)
 	buf_done(&s->text);
 	s->magic = 0;
 	free(s);
+}
+
+/* Few enough to be counted each time one is opened. */
+static int64_t streams_of(const struct streams *all, const char *owner)
+{
+	int64_t n = 0;
+
+	for (const struct list *l = all->all.next; l != &all->all; l = l->next)
+		n += strcmp(CONTAINER_OF(l, struct stream, link)->owner, owner) == 0;
+	return n;
 }
 
 int stream_api_open(struct call *c)
@@ -597,9 +632,14 @@ int stream_api_open(struct call *c)
 	if (r->server->streams->count >= set->streams_max)
 		return problem_set(&c->problem, LAPSE_ELIMIT, NULL,
 				   "too many streams are open (streams_max)");
+	if (streams_of(r->server->streams, c->owner) >=
+	    quota_of(c->engine, c->owner, QUOTA_STREAMS))
+		return quota_refuse(c->engine, c->owner, QUOTA_STREAMS, &c->problem);
 	c->content_type = "text/event-stream";
 	if (strcmp(r->method, "HEAD") == 0)
 		return LAPSE_OK;
+	if (cursor > c->engine->ring.newest && cluster_catch_up(c->engine) < 0)
+		return LAPSE_EUNAVAILABLE; /* another replica may have given it out */
 	r->stream = stream_new(r);
 	start_at(r->stream, c->engine, cursor);
 	return LAPSE_OK;
@@ -609,6 +649,7 @@ void streams_init(struct server *s)
 {
 	struct streams *all = mem_zalloc(1, sizeof(*all));
 
+	assert(!s->streams);
 	s->streams = all;
 	all->server = s;
 	list_init(&all->all);
@@ -624,7 +665,7 @@ void streams_init(struct server *s)
 void streams_end(struct server *s)
 {
 	for (struct list *l = s->streams->all.next; l != &s->streams->all; l = l->next)
-		wake(CONTAINER_OF(l, struct stream, link));
+		wake_stream(CONTAINER_OF(l, struct stream, link));
 }
 
 bool streams_are_idle(const struct server *s)

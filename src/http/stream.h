@@ -24,7 +24,7 @@
 
 #include <microhttpd.h>
 
-#include "engine/call.h"
+#include "api/call.h"
 
 struct server;
 struct stream;

@@ -5,9 +5,11 @@
 #include "http/server.h"
 #include "http/upload.h"
 
+#include <assert.h>
+
 #define ROUND_MS 200 /* how exactly clients that went or are stuck are noticed */
 
-static void on_round(uv_timer_t *t)
+static void on_transfer_round(uv_timer_t *t)
 {
 	struct transfers *all = CONTAINER_OF(t, struct transfers, timer);
 	struct server *s = CONTAINER_OF(all, struct server, transfers);
@@ -23,6 +25,7 @@ static void on_round(uv_timer_t *t)
 
 bool transfers_take_place(struct server *s)
 {
+	assert(s->transfers.count >= 0);
 	if (s->transfers.count >= s->engine->settings->transfers_max)
 		return false;
 	s->transfers.count++;
@@ -32,12 +35,13 @@ bool transfers_take_place(struct server *s)
 void transfers_watch(struct server *s)
 {
 	if (!uv_is_active((uv_handle_t *)&s->transfers.timer))
-		uv_timer_start(&s->transfers.timer, on_round, ROUND_MS, ROUND_MS);
+		uv_timer_start(&s->transfers.timer, on_transfer_round, ROUND_MS, ROUND_MS);
 }
 
 void transfers_init(struct server *s)
 {
 	list_init(&s->transfers.uploads);
+	list_init(&s->transfers.flying);
 	list_init(&s->transfers.downloads);
 	uv_timer_init(s->loop, &s->transfers.timer);
 }
@@ -45,4 +49,6 @@ void transfers_init(struct server *s)
 void transfers_done(struct server *s)
 {
 	uv_close((uv_handle_t *)&s->transfers.timer, NULL);
+
+	assert(list_empty(&s->transfers.flying) && s->transfers.jobs == 0);
 }

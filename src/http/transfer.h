@@ -17,9 +17,10 @@
 struct server;
 
 struct transfers {
-	int64_t count;         /* those that have a place among transfers_max */
+	int64_t count;         /* transfers under way; at most transfers_max */
 	int64_t jobs;          /* of theirs, that workers have */
 	struct list uploads;   /* struct upload whose body is not complete */
+	struct list flying;    /* struct upload whose bytes are in no row yet, or only just */
 	struct list downloads; /* struct download */
 	uv_timer_t timer;      /* the round, while there is something to look at */
 };

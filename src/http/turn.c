@@ -2,141 +2,95 @@
 #include "http/turn.h"
 
 #include <assert.h>
-#include <string.h>
 
-#include "http/park.h"
+#include "engine/job.h"
 #include "http/request.h"
 #include "http/server.h"
 
 #define TURN_MAX 512 /* requests of a turn; a commit of more gains nothing */
+#define TURN_US 5000 /* time of a turn that writes; what is left over goes into the next */
+#define READ_US 1000 /* of one that reads, which gains nothing from being long */
+
+/* One per lane of the store. */
+struct turn {
+	struct job job;
+	struct server *server;
+	struct db *lane;
+	bool busy;     /* from turn_take() to its end */
+	size_t n, ran; /* its requests, and how many of them ran before its time was over */
+	struct request *batch[TURN_MAX];
+};
 
 void turn_enqueue(struct server *s, struct request *r)
 {
-	r->state = REQUEST_QUEUED;
-	list_append(&s->queue, &r->link);
+	request_enter(r, REQUEST_QUEUED);
+	fair_add(&s->queue, r, r->call.owner);
 	server_kick(s);
 }
 
 void turn_answer(struct request *r, int err)
 {
-	list_remove(&r->key_link);
+	assert(err <= 0 && !list_is_linked(&r->link));
+	idempotency_release(&r->call.key);
 	r->err = err;
-	r->state = REQUEST_ANSWERED;
+	request_enter(r, REQUEST_ANSWERED);
 	if (r->suspended) {
 		r->suspended = false;
 		MHD_resume_connection(r->mhd);
 	}
 }
 
-/* Runs the handler once. */
-static int run_handler(struct request *r)
+static void call_is_ready(struct call *c)
+{
+	struct request *r = request_of_call(c);
+
+	assert(r->state == REQUEST_WAITING);
+	/* A long poll gives what came while its caller may have lost the right to it. Other waits
+	 * finish what they have begun. */
+	int err = c->polled ? request_check_caller(r) : LAPSE_OK;
+	if (err == LAPSE_OK) {
+		turn_enqueue(r->server, r);
+		return;
+	}
+	turn_answer(r, err);
+	server_kick(r->server);
+}
+
+static int run_call(struct request *r, struct tx *tx)
 {
 	struct call *c = &r->call;
-	call_fn *fn = c->next ? c->next : r->route->handler;
 
-	buf_done(&c->reply);
-	c->status = 200;
-	c->next = NULL;
-	c->wake = park_wake_call;
+	assert(tx == NULL || tx_is_open(tx));
+	assert(r->magic == REQUEST_MAGIC && r->route);
+	assert(r->state == REQUEST_QUEUED);
+	c->tx = tx;
+	c->handler = r->route->handler;
+	c->ready = call_is_ready;
 	c->stopping = r->server->stopping;
-	if (c->runs++ == 0)
+	if (c->runs == 0)
 		c->began = r->complete;
-	return fn(c);
+	int err = request_parse(r);
+	return err < 0 ? err : call_run(c);
 }
 
-static bool is_under_way(const struct server *s, const struct idempotency *i)
+static void request_note_result(struct request *r, int result)
 {
-	for (const struct list *l = s->keyed.next; l != &s->keyed; l = l->next) {
-		const struct request *r = CONTAINER_OF(l, struct request, key_link);
-		if (strcmp(r->idempotency.key, i->key) == 0 &&
-		    strcmp(r->idempotency.owner, i->owner) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* A key that is under way in the store, but not here, is of a request whose last step could not be
- * committed: it was answered with an error, and this is its retry. */
-static int take_key(struct request *r, int *ret_status, const char **ret_answer)
-{
-	struct call *c = &r->call;
-	int err = idempotency_begin(c->tx, &r->idempotency, &c->arena, ret_status, ret_answer);
-
-	if (err != LAPSE_ECONFLICT || is_under_way(r->server, &r->idempotency))
-		return err;
-	err = idempotency_drop(c->tx, &r->idempotency);
-	if (err < 0)
-		return err;
-	return idempotency_begin(c->tx, &r->idempotency, &c->arena, ret_status, ret_answer);
-}
-
-/* The key's first sight of this request: 0 = go on, 1 = the reply is the first answer again. */
-static int begin_key(struct request *r)
-{
-	struct call *c = &r->call;
-	const char *text = "";
-	int status = 0;
-	int err = take_key(r, &status, &text);
-
-	if (err == LAPSE_EUNPROCESSABLE)
-		return problem_set(&c->problem, err, "Idempotency-Key",
-				   "the key was used for another request");
-	if (err == LAPSE_ECONFLICT)
-		return problem_set(&c->problem, err, "Idempotency-Key",
-				   "the first request with this key is still under way");
-	if (err == LAPSE_OK)
-		list_append(&r->server->keyed, &r->key_link);
-	if (err > 0) {
-		r->replayed = true;
-		c->status = status;
-		buf_done(&c->reply);
-		buf_puts(&c->reply, text);
-	}
-	return err;
-}
-
-/* Around the handler: an Idempotency-Key is under way from its first step to its last. */
-static int run_once(struct request *r)
-{
-	struct call *c = &r->call;
-
-	if (!r->has_key)
-		return run_handler(r);
-	if (c->runs == 0) {
-		int err = begin_key(r);
-		if (err != 0)
-			return err < 0 ? err : LAPSE_OK;
-	}
-	int result = run_handler(r);
-	if (result != LAPSE_OK)
-		return result;
-	const struct buf *kept = c->kept.len ? &c->kept : &c->reply;
-	return idempotency_end(c->tx, &r->idempotency, c->status, buf_text(kept));
-}
-
-/* A request that failed leaves no key: its retry really runs. What its first step wrote is
- * committed already and has to be taken back. */
-static int undo_step(struct tx *tx, const struct request *r)
-{
-	int err = tx_step_undo(tx);
-
-	if (err == LAPSE_OK && r->has_key && r->call.runs > 1)
-		err = idempotency_drop(tx, &r->idempotency);
-	return err;
-}
-
-static void note_result(struct request *r, int result)
-{
+	assert(r->state == REQUEST_QUEUED);
 	r->result = result;
-	if (result == CALL_WAIT)
-		park_start(r);
+	if (result != CALL_WAIT)
+		return;
+	request_enter(r, REQUEST_WAITING);
+	call_wait_start(&r->call);
 }
 
 /* After the commit: what the handler's result asks for. */
-static void conclude(struct request *r)
+static void request_conclude(struct request *r)
 {
+	assert(r->result <= LAPSE_OK || r->result == CALL_WAIT || r->result == CALL_AGAIN ||
+	       r->result == CALL_NEEDS_WRITE);
+	assert(r->magic == REQUEST_MAGIC && r->state != REQUEST_ANSWERED);
 	if (r->state == REQUEST_WAITING) {
-		park_start_work(r);
+		call_wait_work(&r->call);
 		return;
 	}
 	if (r->result == CALL_WAIT)
@@ -148,197 +102,255 @@ static void conclude(struct request *r)
 		turn_answer(r, r->result);
 }
 
-static void conclude_all(struct request *const *batch, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		conclude(batch[i]);
-}
-
-static void fail_all(struct request *const *batch, size_t n, int err)
-{
-	for (size_t i = 0; i < n; i++) {
-		struct request *r = batch[i];
-		if (r->state == REQUEST_WAITING)
-			park_stop(r);
-		r->call.problem = (struct problem){ 0 };
-		turn_answer(r, err);
-	}
-}
-
-static void run_plain(struct request *const *batch, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		batch[i]->call.tx = NULL;
-		note_result(batch[i], run_handler(batch[i]));
-	}
-	conclude_all(batch, n);
-}
-
-static void run_reads(struct server *s, struct request *const *batch, size_t n)
-{
-	struct tx tx;
-	int r = tx_begin_read(&tx, s->engine);
-
-	for (size_t i = 0; r == LAPSE_OK && i < n; i++) {
-		batch[i]->call.tx = &tx;
-		note_result(batch[i], run_handler(batch[i]));
-	}
-	if (r == LAPSE_OK && !db_in_transaction(tx.db)) /* a failing read has ended it */
-		r = LAPSE_EUNAVAILABLE;
-	if (r == LAPSE_OK)
-		r = tx_commit(&tx);
-	else
-		tx_rollback(&tx);
-	if (r < 0)
-		fail_all(batch, n, r);
-	else
-		conclude_all(batch, n);
-}
-
 /* Saves the savepoint, a tenth of the cost of a message, where the route promises to fail only
- * before its first write. What it fails with after that is a failing store, and that is everybody's
- * problem: the whole transaction is given up. */
-static int run_clean(struct tx *tx, struct request *r)
+ * before its first write. */
+static bool fails_before_writing(const struct request *r)
 {
+	return (r->route->flags & ROUTE_CLEAN) && !r->call.has_key;
+}
+
+/* Runs one request of a turn; a write has a step of its own, which is undone when it fails.
+ * Negative = the whole transaction is lost: it was ended behind our back (a full disk, for one), it
+ * must be tried again, or it cannot be undone in part. */
+static int run_request(struct tx *tx, struct request *r)
+{
+	const bool step = tx->write && !fails_before_writing(r);
 	int64_t before = db_changes_total(tx->db);
+	int err = step ? tx_step_begin(tx) : LAPSE_OK;
 
-	r->call.tx = tx;
-	int result = run_once(r);
-	if (result < 0 && (db_changes_total(tx->db) != before || !db_in_transaction(tx->db)))
+	if (err < 0)
+		return err;
+	int result = run_call(r, tx);
+	if (result == LAPSE_ERETRY)
 		return result;
-	note_result(r, result);
-	return LAPSE_OK;
-}
-
-/* One request in a step of its own. Negative = the whole transaction is lost. */
-static int run_step(struct tx *tx, struct request *r)
-{
-	if ((r->route->flags & ROUTE_CLEAN) && !r->has_key)
-		return run_clean(tx, r);
-	int err = tx_step_begin(tx);
-
-	if (err < 0)
-		return err;
-	r->call.tx = tx;
-	int result = run_once(r);
-	if (!db_in_transaction(tx->db)) /* a full disk, for one, takes everything with it */
+	if (!db_in_transaction(tx->db))
 		return result < 0 ? result : LAPSE_EUNAVAILABLE;
-	err = result < 0 ? undo_step(tx, r) : tx_step_end(tx);
-	if (err < 0)
-		return err;
-	note_result(r, result);
-	return LAPSE_OK;
+	if (step)
+		err = result < 0 ? call_undo(&r->call) : tx_step_end(tx);
+	else if (result < 0 && db_changes_total(tx->db) != before)
+		err = result;
+	if (err == LAPSE_OK)
+		request_note_result(r, result);
+	return err;
 }
 
-struct turn {
-	struct tx tx;
-	struct request *batch[TURN_MAX];
-	size_t n;
-};
-
-static int run_steps(struct turn *t, struct engine *e)
+/* The body of a turn: may run several times. */
+static int run_turn(struct job *j, struct tx *tx)
 {
-	int err = tx_begin(&t->tx, e);
+	struct turn *t = CONTAINER_OF(j, struct turn, job);
+	const struct clock *clock = t->server->engine->clock;
+	const lapse_us stop = clock_mono(clock) + (tx->write ? TURN_US : READ_US);
+	int err = LAPSE_OK;
 
-	for (size_t i = 0; err == LAPSE_OK && i < t->n; i++)
-		err = run_step(&t->tx, t->batch[i]);
-	if (err < 0) {
-		tx_rollback(&t->tx);
-		return err;
+	assert(t->lane == tx->db);
+	assert(j->magic == JOB_MAGIC && t->busy && t->n > 0);
+	t->ran = 0;
+	while (err == LAPSE_OK && t->ran < t->n && (t->ran == 0 || clock_mono(clock) < stop))
+		err = run_request(tx, t->batch[t->ran++]);
+	return err;
+}
+
+static void turn_rewind(struct job *j)
+{
+	const struct turn *t = CONTAINER_OF(j, struct turn, job);
+
+	assert(t->busy);
+	for (size_t i = 0; i < t->n; i++) {
+		assert(t->batch[i]->magic == REQUEST_MAGIC);
+		call_rewind(&t->batch[i]->call);
+		request_enter(t->batch[i], REQUEST_QUEUED);
 	}
-	return tx_commit_start(&t->tx);
 }
 
-/* The turn's transaction is as durable as it needs to be: effects, then answers. */
-static void finish_turn(struct server *s)
+static void turn_end(struct turn *t)
 {
-	struct turn *t = s->turn;
-
-	tx_commit_finish(&t->tx);
-	histogram_add(&s->commit_batch, HISTOGRAM_REQUESTS, (int64_t)t->n);
-	conclude_all(t->batch, t->n);
+	assert(t->busy && t->job.state == JOB_IDLE);
 	t->n = 0;
+	t->busy = false;
+}
+
+/* Those from `first` on, into the front of the queue, in their order. */
+static void turn_put_back(struct turn *t, size_t first)
+{
+	for (size_t i = t->n; i-- > first;) {
+		assert(t->batch[i]->state == REQUEST_QUEUED);
+		fair_put_back(&t->server->queue, t->batch[i]);
+	}
+	if (first < t->n)
+		server_kick(t->server);
+}
+
+/* The job's transaction is as durable as it needs to be, and its effects have run: the answers. */
+static void turn_finish(struct job *j)
+{
+	struct turn *t = CONTAINER_OF(j, struct turn, job);
+
+	assert(j->state == JOB_IDLE && t->busy);
+	if (j->tx.write)
+		histogram_add(&t->server->commit_batch, HISTOGRAM_REQUESTS, (int64_t)t->ran);
+	assert(t->ran > 0 && t->ran <= t->n);
+	fair_served(&t->server->queue, t->batch[t->ran - 1]);
+	turn_put_back(t, t->ran);
+	for (size_t i = 0; i < t->ran; i++)
+		request_conclude(t->batch[i]);
+	turn_end(t);
+}
+
+/* Requests that cannot be committed together are tried alone: one of them may be to blame. */
+static void turn_fail(struct turn *t, int err)
+{
+	assert(err < 0 && t->n > 0);
+	if (err == LAPSE_ERETRY && t->n > 1) {
+		for (size_t i = 0; i < t->n; i++)
+			t->batch[i]->alone = true;
+		turn_put_back(t, 0);
+		turn_end(t);
+		return;
+	}
+	if (t->job.tx.write)
+		server_log_failed_turn(t->server, err);
+	for (size_t i = 0; i < t->n; i++)
+		turn_answer(t->batch[i], err);
+	turn_end(t);
 }
 
 static void on_synced(uv_async_t *a)
 {
 	struct server *s = CONTAINER_OF(a, struct server, synced);
+	struct turn *t = s->syncing;
 
-	s->engine->syncing = false;
-	s->engine->durable = s->synced_to;
-	finish_turn(s);
+	assert(t->job.state == JOB_COMMITTED);
+	assert(t && t->busy);
+	s->syncing = NULL;
+	store_sync_end(s->engine->store);
+	job_finish(&t->job);
 	server_pump(s);
 }
 
-static void notify(void *arg) /* on the syncer's thread */
+static void notify_synced(void *arg) /* on a thread of the store's */
 {
 	uv_async_send(arg);
 }
 
-static void run_writes(struct server *s)
+static void turn_start(struct turn *t, enum store_mode mode)
 {
-	struct turn *t = s->turn;
-	int err = run_steps(t, s->engine);
+	struct server *s = t->server;
+	struct store *store = s->engine->store;
+	int err = job_run(&t->job, s->engine, t->lane, mode);
 
+	assert(t->busy && t->n <= TURN_MAX);
 	if (err < 0) {
-		server_log_failed_turn(s, err);
-		fail_all(t->batch, t->n, err);
-	} else if (!tx_has_changed(&t->tx)) {
-		finish_turn(s);
+		turn_fail(t, err);
+	} else if (mode == STORE_READ || !tx_has_changed(&t->job.tx) ||
+		   store_is_durable(store, store_mark(store))) {
+		job_finish(&t->job);
 	} else {
-		s->engine->syncing = true;
-		s->synced_to = s->engine->commits;
-		syncer_request(s->engine->syncer, notify, &s->synced);
+		assert(!s->syncing);
+		s->syncing = t;
+		store_sync_start(store, notify_synced, &s->synced);
 	}
 }
 
 void turn_init(struct server *s)
 {
-	s->turn = mem_zalloc(1, sizeof(*s->turn));
+	const struct store *store = s->engine->store;
+
+	assert(!s->turns && s->turns_count == 0);
+	s->turns_count = store->lanes_count;
+	s->turns = mem_zalloc((size_t)s->turns_count, sizeof(*s->turns));
+	for (int i = 0; i < s->turns_count; i++)
+		s->turns[i] = (struct turn){ .job = { .magic = JOB_MAGIC,
+						      .run = run_turn,
+						      .rewind = turn_rewind,
+						      .finish = turn_finish },
+					     .server = s,
+					     .lane = store->lanes[i] };
 	uv_async_init(s->loop, &s->synced, on_synced);
 }
 
 void turn_done(struct server *s)
 {
+	assert(!s->syncing);
 	uv_close((uv_handle_t *)&s->synced, NULL);
-	free(s->turn);
-	s->turn = NULL;
+	for (int i = 0; i < s->turns_count; i++)
+		assert(!s->turns[i].busy);
+	free(s->turns);
+	s->turns = NULL;
 }
 
-/* Takes the queued requests of one kind, oldest first. */
-static size_t take(struct server *s, enum route_tx kind, struct request *out[TURN_MAX])
+static enum route_tx request_tx_kind(const struct request *r)
 {
-	size_t n = 0;
+	return r->writes ? TX_WRITE : r->route->tx;
+}
 
-	for (struct list *l = s->queue.next, *next; l != &s->queue && n < TURN_MAX; l = next) {
-		struct request *r = CONTAINER_OF(l, struct request, link);
-		next = l->next;
-		if ((r->writes ? TX_WRITE : r->route->tx) != kind)
+/* Takes the queued requests of one kind, in their order; one that is to run alone makes a turn by
+ * itself. */
+static size_t turn_take(struct server *s, enum route_tx kind, struct request *out[TURN_MAX])
+{
+	const int most = s->engine->store->steps_max;
+	const size_t max = most > 0 && most < TURN_MAX ? (size_t)most : TURN_MAX;
+	size_t n = 0;
+	bool alone = false;
+
+	for (struct request *r = fair_first(&s->queue), *next; r && n < max && !alone; r = next) {
+		next = fair_after(&s->queue, r);
+		if (request_tx_kind(r) != kind)
 			continue;
-		list_remove(l);
+		if (r->alone && n > 0)
+			break;
+		alone = r->alone;
+		fair_remove(&s->queue, r);
+		assert(r->magic == REQUEST_MAGIC && r->state == REQUEST_QUEUED);
 		out[n++] = r;
 	}
 	return n;
 }
 
-bool turn_run(struct server *s)
+/* Requests that use no transaction. */
+static bool run_without_tx(struct server *s)
 {
 	struct request *batch[TURN_MAX];
-	size_t n = take(s, TX_NONE, batch);
-	bool worked = n > 0;
+	size_t n = turn_take(s, TX_NONE, batch);
 
-	if (n > 0)
-		run_plain(batch, n);
-	if (s->engine->syncing) /* reads too: they must not show what may still be lost */
-		return worked;
-	n = take(s, TX_READ, batch);
-	s->turn->n = take(s, TX_WRITE, s->turn->batch);
-	if (n + s->turn->n == 0)
-		return worked;
+	for (size_t i = 0; i < n; i++) {
+		assert(batch[i]->route->tx == TX_NONE);
+		fair_served(&s->queue, batch[i]);
+		request_note_result(batch[i], run_call(batch[i], NULL));
+		request_conclude(batch[i]);
+	}
+	return n > 0;
+}
+
+static struct turn *free_turn(struct server *s)
+{
+	for (int i = 0; i < s->turns_count; i++)
+		if (!s->turns[i].busy)
+			return &s->turns[i];
+	return NULL;
+}
+
+/* Nothing begins while a turn is being synced, reads neither: they must not show what may still be
+ * lost. */
+static bool run_kind(struct server *s, enum route_tx kind)
+{
+	struct turn *t = store_is_syncing(s->engine->store) ? NULL : free_turn(s);
+
+	if (!t)
+		return false;
+	t->n = turn_take(s, kind, t->batch);
+	if (t->n == 0)
+		return false;
+	assert(!t->busy && t->job.state == JOB_IDLE);
+	t->busy = true;
 	s->last_turn = clock_mono(s->engine->clock);
-	if (n > 0)
-		run_reads(s, batch, n);
-	if (s->turn->n > 0)
-		run_writes(s);
+	turn_start(t, kind == TX_WRITE ? STORE_WRITE : STORE_READ);
 	return true;
+}
+
+bool turn_run(struct server *s)
+{
+	bool worked = run_without_tx(s);
+
+	worked = run_kind(s, TX_READ) || worked;
+	return run_kind(s, TX_WRITE) || worked;
 }

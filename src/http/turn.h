@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A turn: the requests that are ready together share one transaction.
+ * A turn: the requests that are ready together share one transaction. It is a job (engine/job.h)
+ * on a lane of the store.
  *
- * Reads first, in one read transaction, answered at once (one that has found something to write
- * joins the writes instead); then the writes, each in a step of its
- * own that can be undone alone; then one COMMIT; then the log is synced on the syncer's thread,
- * while the loop reads and parses the next requests; then all the answers. The next turn begins
- * after that, so nobody ever sees what is not durable. That is group commit without a queue, a lock
- * or a callback in the domain code. A failed COMMIT, or an error that ended the transaction behind
- * our back, makes every answer of the turn's writes a 503.
+ * Reads come first, in one read transaction, and are answered at once; one that has found something
+ * to write joins the writes. Then the writes, each in a step of its own that can be undone alone;
+ * then one COMMIT; then the store makes it durable on a thread of its own, while the loop reads and
+ * parses the next requests; then the effects and all the answers. The next turn begins after that,
+ * so that no answer shows what may still be lost. This is group commit without a queue, a lock or a
+ * callback in the domain code.
+ *
+ * A turn that the store wants tried again (LAPSE_ERETRY) runs again as a whole. When that does not
+ * help, its requests go back to the front of the queue and make a turn each. Any other failed
+ * COMMIT, or an error that ended the transaction behind our back, makes every answer of the turn a
+ * 503.
  */
 #ifndef LAPSE_HTTP_TURN_H
 #define LAPSE_HTTP_TURN_H

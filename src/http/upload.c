@@ -19,11 +19,16 @@ struct piece {
 	size_t len, cap;
 };
 
+#define UPLOAD_MAGIC 0x4c55504cu
+
 struct upload {
-	struct list link; /* in transfers.uploads until it is complete */
+	uint32_t magic;
+	struct list link;   /* in transfers.uploads until it is complete */
+	struct list flight; /* in transfers.flying until it is let go of */
 	struct server *server;
-	struct request *request; /* NULL once nobody waits for it */
-	struct blob blob;        /* the worker's while `busy` */
+	struct request *request; /* NULL once its client is gone */
+	char *owner;
+	struct blob blob; /* the worker's while `busy` */
 	struct piece pieces[2];
 	int filling;   /* the piece that takes what comes; the other one is written, or empty */
 	bool large;    /* it has a place among the transfers, and pieces of full size */
@@ -41,7 +46,7 @@ struct upload {
 	struct problem problem;
 };
 
-static int too_many(struct problem *p)
+static int too_many_uploads(struct problem *p)
 {
 	return problem_set(p, LAPSE_ELIMIT, NULL,
 			   "too many uploads and downloads are under way (transfers_max)");
@@ -49,8 +54,33 @@ static int too_many(struct problem *p)
 
 static bool take_place(struct upload *u)
 {
+	assert(u->magic == UPLOAD_MAGIC);
 	u->large = u->large || transfers_take_place(u->server);
 	return u->large;
+}
+
+/* What is on its way, of all and of this request's owner, its own upload included. */
+static void sum_flying(struct request *r)
+{
+	const struct list *all = &r->server->transfers.flying;
+
+	r->call.flying = r->call.flying_own = 0;
+	for (struct list *l = all->next; l != all; l = l->next) {
+		const struct upload *u = CONTAINER_OF(l, struct upload, flight);
+		r->call.flying += u->received;
+		if (strcmp(u->owner, r->call.owner) == 0)
+			r->call.flying_own += u->received;
+	}
+}
+
+static int ask_for_room(struct request *r, int64_t bytes)
+{
+	const struct quick *q = r->route->quick;
+
+	assert(r->call.owner[0]);
+	sum_flying(r);
+	r->call.length = bytes;
+	return q && q->admit ? q->admit(&r->call) : LAPSE_OK;
 }
 
 int upload_begin(struct request *r, int64_t length)
@@ -58,21 +88,30 @@ int upload_begin(struct request *r, int64_t length)
 	struct server *s = r->server;
 	const struct settings *set = s->engine->settings;
 	struct upload *u;
+	int err = ask_for_room(r, length);
+
+	assert(!r->upload);
+	if (err < 0)
+		return err;
 
 	if (length > set->attachment_max_bytes)
 		return problem_set(&r->call.problem, LAPSE_ETOOLARGE, "body",
 				   "an attachment may have %lld bytes (attachment_max_bytes)",
 				   (long long)set->attachment_max_bytes);
 	u = mem_zalloc(1, sizeof(*u));
+	u->magic = UPLOAD_MAGIC;
 	list_init(&u->link);
+	list_init(&u->flight);
 	u->server = s;
 	if (length > (int64_t)SMALL_BYTES && !take_place(u)) {
 		free(u);
-		return too_many(&r->call.problem);
+		return too_many_uploads(&r->call.problem);
 	}
 	u->request = r;
+	u->owner = mem_strdup(r->call.owner);
 	r->upload = u;
 	list_append(&s->transfers.uploads, &u->link);
+	list_append(&s->transfers.flying, &u->flight);
 	transfers_watch(s);
 	blob_init(&u->blob, set->data_dir, id_next(&s->engine->ids, clock_wall(s->engine->clock)),
 		  set->attachment_max_bytes, strcmp(set->sqlite_synchronous, "off") != 0);
@@ -86,38 +125,58 @@ static void discard(uv_work_t *w) /* on a worker */
 	blob_discard(&CONTAINER_OF(w, struct upload, work)->blob);
 }
 
+static void release_upload(struct upload *u)
+{
+	assert(u->magic == UPLOAD_MAGIC && !u->busy && !u->large);
+	assert(!list_is_linked(&u->flight));
+	u->magic = 0;
+	free(u->owner);
+	free(u);
+}
+
 static void free_upload(uv_work_t *w, int status)
 {
 	(void)status;
-	free(CONTAINER_OF(w, struct upload, work));
+	release_upload(CONTAINER_OF(w, struct upload, work));
 }
 
 static void free_pieces(struct upload *u)
 {
+	assert(!u->busy);
 	for (int i = 0; i < 2; i++) {
 		free(u->pieces[i].data);
 		u->pieces[i] = (struct piece){ 0 };
 	}
+	assert(u->server->transfers.count >= u->large);
 	u->server->transfers.count -= u->large;
 	u->large = false;
 }
 
 static void dispose(struct upload *u)
 {
+	assert(u->magic == UPLOAD_MAGIC && !u->request);
 	free_pieces(u);
 	if (u->blob.fd >= 0 && !u->blob.kept) {
 		uv_queue_work(u->server->loop, &u->work, discard, free_upload);
 		return;
 	}
 	blob_discard(&u->blob); /* only closes it */
-	free(u);
+	release_upload(u);
+}
+
+void upload_landed(struct upload *u)
+{
+	assert(u->magic == UPLOAD_MAGIC);
+	list_remove(&u->flight);
 }
 
 void upload_drop(struct upload *u)
 {
+	assert(u->magic == UPLOAD_MAGIC && u->request);
 	u->request = NULL;
 	list_remove(&u->link);
-	if (!u->busy) /* else its job does it at its end */
+	list_remove(&u->flight); /* its bytes are in a row, or about to go */
+	if (!u->busy)            /* else its job does it at its end */
 		dispose(u);
 }
 
@@ -125,6 +184,9 @@ void upload_discard(struct server *s, struct blob *b)
 {
 	struct upload *u = mem_zalloc(1, sizeof(*u));
 
+	u->magic = UPLOAD_MAGIC;
+	list_init(&u->link);
+	list_init(&u->flight);
 	u->server = s;
 	u->blob = *b;
 	dispose(u);
@@ -132,11 +194,12 @@ void upload_discard(struct server *s, struct blob *b)
 
 /* Jobs */
 
-static void store(uv_work_t *w) /* on a worker */
+static void upload_store(uv_work_t *w) /* on a worker */
 {
 	struct upload *u = CONTAINER_OF(w, struct upload, work);
 	const struct piece *piece = u->writing;
 
+	assert(u->magic == UPLOAD_MAGIC && u->busy);
 	u->err = blob_write(&u->blob, piece->data, piece->len, &u->problem);
 	if (u->err == LAPSE_OK && u->last)
 		u->err = blob_finish(&u->blob, &u->problem);
@@ -146,12 +209,13 @@ static void on_stored(uv_work_t *w, int status);
 
 static void start_job(struct upload *u)
 {
+	assert(!u->busy && !u->finished);
 	u->busy = true;
 	u->writing = &u->pieces[u->filling];
 	u->last = u->complete;
 	u->filling = !u->filling;
 	u->server->transfers.jobs++;
-	uv_queue_work(u->server->loop, &u->work, store, on_stored);
+	uv_queue_work(u->server->loop, &u->work, upload_store, on_stored);
 }
 
 /* The first error is the request's; what still comes of the body is read and forgotten. */
@@ -159,16 +223,18 @@ static void note_error(struct upload *u)
 {
 	struct request *r = u->request;
 
+	assert(r->magic == REQUEST_MAGIC);
 	if (u->err == LAPSE_OK || r->err < 0)
 		return;
 	r->err = u->err;
 	r->call.problem = u->problem;
 }
 
-static void finish(struct upload *u)
+static void upload_finish(struct upload *u)
 {
 	struct request *r = u->request;
 
+	assert(u->complete && !u->finished && !u->busy);
 	u->finished = true;
 	free_pieces(u);
 	if (r->err == LAPSE_OK)
@@ -180,6 +246,8 @@ static void on_stored(uv_work_t *w, int status)
 {
 	struct upload *u = CONTAINER_OF(w, struct upload, work);
 
+	assert(u->magic == UPLOAD_MAGIC && u->busy);
+	assert(u->server->transfers.jobs > 0);
 	(void)status;
 	u->busy = false;
 	u->server->transfers.jobs--;
@@ -190,7 +258,7 @@ static void on_stored(uv_work_t *w, int status)
 	}
 	note_error(u);
 	if (u->last || (u->complete && u->err < 0))
-		finish(u);
+		upload_finish(u);
 	else if (u->complete)
 		start_job(u);
 	else if (u->starved) {
@@ -203,6 +271,7 @@ void upload_complete(struct request *r)
 {
 	struct upload *u = r->upload;
 
+	assert(u->magic == UPLOAD_MAGIC && !u->complete && !u->starved);
 	u->complete = true;
 	list_remove(&u->link);
 	if (!u->busy)
@@ -213,6 +282,7 @@ void upload_complete(struct request *r)
 
 static void reserve(struct piece *piece, size_t n, size_t max)
 {
+	assert(n <= max);
 	if (piece->cap >= n)
 		return;
 	size_t cap = piece->cap ? piece->cap : FIRST_BYTES;
@@ -224,6 +294,7 @@ static void reserve(struct piece *piece, size_t n, size_t max)
 
 static void starve(struct upload *u)
 {
+	assert(!u->starved && u->busy);
 	u->starved = true;
 	server_suspend(u->request);
 }
@@ -234,11 +305,14 @@ static bool make_room(struct upload *u)
 	struct request *r = u->request;
 
 	if (!u->large && !take_place(u)) {
-		r->err = too_many(&r->call.problem);
+		r->err = too_many_uploads(&r->call.problem);
 		return false;
 	}
 	if (u->pieces[u->filling].len < PIECE_BYTES)
 		return true; /* it was a small one */
+	r->err = ask_for_room(r, 0);
+	if (r->err < 0)
+		return false;
 	if (u->busy) {
 		starve(u);
 		return false;
@@ -247,7 +321,7 @@ static bool make_room(struct upload *u)
 	return true;
 }
 
-static size_t fill(struct upload *u, const char *data, size_t n)
+static size_t upload_fill(struct upload *u, const char *data, size_t n)
 {
 	struct piece *piece = &u->pieces[u->filling];
 	size_t max = u->large ? PIECE_BYTES : SMALL_BYTES;
@@ -256,6 +330,7 @@ static size_t fill(struct upload *u, const char *data, size_t n)
 	if (k == 0)
 		return 0;
 	reserve(piece, u->large ? max : piece->len + k, max);
+	assert(piece->len + k <= piece->cap);
 	memcpy(piece->data + piece->len, data, k);
 	piece->len += k;
 	return k;
@@ -274,11 +349,12 @@ bool upload_receive(struct request *r, const char *data, size_t *n)
 	struct upload *u = r->upload;
 	size_t left = *n;
 
+	assert(u->magic == UPLOAD_MAGIC && u->request == r);
 	assert(!u->starved && !u->complete);
 	if (r->server->stopping)
 		return false;
 	while (left > 0 && r->err == LAPSE_OK) {
-		size_t k = fill(u, data + (*n - left), left);
+		size_t k = upload_fill(u, data + (*n - left), left);
 		left -= k;
 		u->received += (int64_t)k;
 		if (u->received > u->blob.max)

@@ -4,7 +4,7 @@
  *
  * The loop fills a piece; a worker writes and hashes it while the loop fills the other one. When
  * both are full the connection is suspended until the worker is done, so a fast client waits for
- * the disk and nobody else does. A body that fits into a small piece is stored in one go.
+ * the disk, and other clients do not. A body that fits into a small piece is stored in one go.
  *
  * Legal order: upload_begin when the headers are there, upload_receive for each part of the body,
  * upload_complete at its end: the request is then STORING until its file is durable, and goes into
@@ -35,6 +35,9 @@ bool upload_receive(struct request *r, const char *data, size_t *n);
 
 void upload_complete(struct request *r);
 void upload_drop(struct upload *u);
+
+/* It is answered: its bytes are in a row or about to go, and are on their way no more. */
+void upload_landed(struct upload *u);
 
 /* Lets go of a blob that a handler has made itself. */
 struct blob;

@@ -11,7 +11,7 @@
 static_assert(LAPSE_CAPABILITIES_MAX == CAPABILITIES_MAX && LAPSE_BEATS_MAX == BEATS_MAX,
 	      "the public header says what the room's limits are");
 
-static int explain(struct lapse_store *s, int err)
+static int agent_explain(struct lapse_store *s, int err)
 {
 	if (err == LAPSE_ENOTFOUND)
 		return problem_set(&s->problem, err, "agent", "there is no such agent");
@@ -25,7 +25,7 @@ static int enter_agent(struct lapse_store *s, const char *agent)
 {
 	int r = store_enter(s);
 
-	return r < 0 ? r : check_id(agent, "agent", &s->problem);
+	return r < 0 ? r : field_id(agent, "agent", &s->problem);
 }
 
 /* The set as the room wants it, in the arena. */
@@ -50,11 +50,11 @@ static int take_beat(struct lapse_store *s, const struct lapse_beat *from, struc
 		     struct beat *to)
 {
 	struct problem *p = &s->problem;
-	int r = check_id(from->agent, "agent", p);
+	int r = field_id(from->agent, "agent", p);
 
 	*to = (struct beat){ .agent = from->agent, .cluster = from->cluster };
 	if (r == LAPSE_OK)
-		r = check_id(from->cluster, "cluster", p);
+		r = field_id(from->cluster, "cluster", p);
 	if (r == LAPSE_OK && from->capabilities)
 		r = take_capabilities(from->capabilities, from->capabilities_count, arena,
 				      &to->capabilities, p);
@@ -67,7 +67,7 @@ static int take_beat(struct lapse_store *s, const struct lapse_beat *from, struc
 /* When no beat says anything new, memory is all that is touched. */
 static bool touch_all(struct lapse_store *s, const struct beat *beats, size_t count)
 {
-	struct fleet *f = s->engine.fleet;
+	struct fleet *f = fleet_of(&s->engine);
 	lapse_ms now = clock_wall(s->engine.clock);
 
 	for (size_t i = 0; i < count; i++) {
@@ -80,7 +80,7 @@ static bool touch_all(struct lapse_store *s, const struct beat *beats, size_t co
 	return true;
 }
 
-static int write_all(struct lapse_store *s, const struct beat *beats, size_t count)
+static int write_heartbeats(struct lapse_store *s, const struct beat *beats, size_t count)
 {
 	int r = store_begin(s);
 
@@ -93,7 +93,7 @@ static int check_beats(const struct lapse_beat *beats, size_t count, struct prob
 {
 	if (!beats)
 		return problem_set(p, LAPSE_EINVAL, "beats", "beats is required");
-	return check_range((int64_t)count, 1, LAPSE_BEATS_MAX, "count", p);
+	return field_range((int64_t)count, 1, LAPSE_BEATS_MAX, "count", p);
 }
 
 static int beat_all(struct lapse_store *s, const struct lapse_beat *beats, size_t count,
@@ -104,7 +104,7 @@ static int beat_all(struct lapse_store *s, const struct lapse_beat *beats, size_
 
 	for (size_t i = 0; r == LAPSE_OK && i < count; i++)
 		r = take_beat(s, &beats[i], arena, &taken[i]);
-	return r < 0 || touch_all(s, taken, count) ? r : write_all(s, taken, count);
+	return r < 0 || touch_all(s, taken, count) ? r : write_heartbeats(s, taken, count);
 }
 
 int lapse_agent_heartbeat(struct lapse_store *store, const struct lapse_beat *beats, size_t count)
@@ -125,14 +125,17 @@ int lapse_agent_heartbeat(struct lapse_store *store, const struct lapse_beat *be
 /* Reading */
 
 struct reader {
+	uint32_t magic;
 	lapse_agent_fn *fn;
 	void *arg;
 	int64_t left; /* agents that are still wanted */
 };
 
-static bool show(void *arg, const struct agent_view *a)
+static bool agent_show(void *arg, const struct agent_view *a)
 {
 	struct reader *reader = arg;
+
+	assert(reader->magic == READER_MAGIC);
 	json_t *CLEANUP(json_freep) set = json_loads(a->capabilities, 0, NULL);
 	const char *names[CAPABILITIES_MAX];
 	size_t n =
@@ -155,27 +158,29 @@ static bool show(void *arg, const struct agent_view *a)
 
 int lapse_agent_get(struct lapse_store *store, const char *agent, lapse_agent_fn *fn, void *arg)
 {
-	struct reader reader = { .fn = fn, .arg = arg, .left = 1 };
+	struct reader reader = { .magic = READER_MAGIC, .fn = fn, .arg = arg, .left = 1 };
 	int r = enter_agent(store, agent);
 
 	if (r == LAPSE_OK)
 		r = store_begin_read(store);
 	if (r == LAPSE_OK)
-		r = presence_get(&store->tx, store->owner, agent, show, &reader);
-	return store_end(store, explain(store, r));
+		r = presence_get(&store->tx, store->owner, agent, false, agent_show, &reader);
+	return store_end(store, agent_explain(store, r));
 }
 
 /* What chooses agents is optional. */
 static int check_choice(const char *text, const char *name, struct problem *p)
 {
-	return text ? check_id(text, name, p) : LAPSE_OK;
+	return text ? field_id(text, name, p) : LAPSE_OK;
 }
 
 int lapse_agent_list(struct lapse_store *store, const char *cluster, const char *capability,
 		     const char *after, int64_t limit, lapse_agent_fn *fn, void *arg)
 {
-	const struct agent_filter filter = { cluster, capability, INT64_MAX };
-	struct reader reader = { .fn = fn, .arg = arg, .left = limit };
+	const struct agent_filter filter = { .cluster = cluster,
+					     .capability = capability,
+					     .looks_max = INT64_MAX };
+	struct reader reader = { .magic = READER_MAGIC, .fn = fn, .arg = arg, .left = limit };
 	struct problem *p = &store->problem;
 	int r = store_begin_list(store, limit);
 
@@ -186,7 +191,8 @@ int lapse_agent_list(struct lapse_store *store, const char *cluster, const char 
 	if (r == LAPSE_OK)
 		r = check_choice(capability, "capability", p);
 	if (r == LAPSE_OK)
-		r = presence_list(&store->tx, store->owner, &filter, NULL, &after, show, &reader);
+		r = presence_list(&store->tx, store->owner, &filter, NULL, &after, agent_show,
+				  &reader);
 	return store_end(store, r);
 }
 
@@ -206,7 +212,7 @@ int lapse_agent_set_capabilities(struct lapse_store *store, const char *agent,
 		r = store_begin(store);
 	if (r == LAPSE_OK)
 		r = presence_set_capabilities(&store->tx, store->owner, agent, set);
-	r = store_end(store, explain(store, r));
+	r = store_end(store, agent_explain(store, r));
 	arena_done(&arena);
 	return r;
 }
@@ -219,5 +225,5 @@ int lapse_agent_remove(struct lapse_store *store, const char *agent)
 		r = store_begin(store);
 	if (r == LAPSE_OK)
 		r = presence_delete(&store->tx, store->owner, agent);
-	return store_end(store, explain(store, r));
+	return store_end(store, agent_explain(store, r));
 }

@@ -17,7 +17,7 @@
 
 static_assert(LAPSE_CHECKSUM_SIZE == BLOB_CHECKSUM_LEN + 1, "as the public header says");
 
-static int explain(struct lapse_store *s, int err)
+static int lib_attachment_explain(struct lapse_store *s, int err)
 {
 	if (err == LAPSE_ENOTFOUND)
 		return problem_set(&s->problem, err, "checksum", "there is no such attachment");
@@ -29,7 +29,7 @@ static int explain(struct lapse_store *s, int err)
 	return err;
 }
 
-static struct lapse_attachment view(const struct attachment *a)
+static struct lapse_attachment attachment_view(const struct attachment *a)
 {
 	return (struct lapse_attachment){ .id = a->id,
 					  .checksum = a->checksum,
@@ -44,7 +44,10 @@ static struct lapse_attachment view(const struct attachment *a)
 
 /* Staging */
 
+#define STAGING_MAGIC 0x4c535447u
+
 struct staging {
+	uint32_t magic;
 	struct lapse_store *store;
 	struct attachment_draft draft;
 	struct blob blob;
@@ -58,25 +61,26 @@ static int take_terms(struct lapse_store *s, const struct lapse_terms *t, const 
 	*d = (struct attachment_draft){ .name = t && t->name ? t->name : name,
 					.terms = { t && t->persist,
 						   t ? t->ttl_ms : LAPSE_TTL_DEFAULT } };
-	int r = check_label(d->name, ATTACHMENT_NAME_MAX, "name", &s->problem);
+	int r = field_label(d->name, 1, ATTACHMENT_NAME_MAX, "name", &s->problem);
 	if (d->terms.ttl_ms == LAPSE_TTL_DEFAULT)
 		d->terms.ttl_ms = s->settings.attachment_ttl_ms;
 	else if (r == LAPSE_OK && d->terms.ttl_ms != LAPSE_NEVER)
-		r = check_range(d->terms.ttl_ms, 0, ATTACHMENT_TTL_MAX_MS, "ttl_ms", &s->problem);
+		r = field_range(d->terms.ttl_ms, 0, ATTACHMENT_TTL_MAX_MS, "ttl_ms", &s->problem);
 	return r;
 }
 
-static void keep(void *arg, const struct attachment *a)
+static void attachment_keep(void *arg, const struct attachment *a)
 {
 	struct staging *x = arg;
 
-	x->shown = view(a);
+	assert(x->magic == STAGING_MAGIC);
+	x->shown = attachment_view(a);
 	x->shown.checksum = arena_strdup(&x->arena, a->checksum);
 	x->shown.name = arena_strdup(&x->arena, a->name);
 }
 
 /* Whether the row that is there has lost its file. */
-static int look(struct staging *x)
+static int attachment_look(struct staging *x)
 {
 	const char *data_dir = x->store->settings.data_dir;
 	int64_t id = 0, size = 0, found = 0;
@@ -95,20 +99,24 @@ static int store_row(struct staging *x)
 	struct lapse_store *s = x->store;
 	int r = store_begin(s);
 
+	assert(x->magic == STAGING_MAGIC && x->blob.checksum[0]);
+
 	if (r == LAPSE_OK)
-		r = look(x);
+		r = attachment_look(x);
 	if (r == LAPSE_OK)
-		r = attachment_stage(&s->tx, s->owner, &x->blob, &x->draft, keep, x, &s->problem);
+		r = attachment_stage(&s->tx, s->owner, &x->blob, &x->draft, attachment_keep, x,
+				     &s->problem);
 	return store_commit(s, r);
 }
 
 /* The frame around what fills the blob. On failure the call is over. */
-static int begin(struct staging *x, struct lapse_store *s, const struct lapse_terms *terms,
-		 const char *name)
+static int staging_begin(struct staging *x, struct lapse_store *s, const struct lapse_terms *terms,
+			 const char *name)
 {
 	int r = store_enter(s);
 
 	memset(x, 0, offsetof(struct staging, arena));
+	x->magic = STAGING_MAGIC;
 	x->store = s;
 	if (r == LAPSE_OK)
 		r = take_terms(s, terms, name, &x->draft);
@@ -122,7 +130,7 @@ static int begin(struct staging *x, struct lapse_store *s, const struct lapse_te
 	return LAPSE_OK;
 }
 
-static int end(struct staging *x, int err, lapse_attachment_fn *fn, void *arg)
+static int attachment_end(struct staging *x, int err, lapse_attachment_fn *fn, void *arg)
 {
 	struct lapse_store *s = x->store;
 
@@ -164,7 +172,7 @@ int lapse_attachment_stage_path(struct lapse_store *store, const char *path,
 	const char *name = slash ? slash + 1 : path;
 	struct staging x;
 	int fd = -1;
-	int r = begin(&x, store, terms, name && name[0] ? name : ATTACHMENT_NAME_DEFAULT);
+	int r = staging_begin(&x, store, terms, name && name[0] ? name : ATTACHMENT_NAME_DEFAULT);
 
 	if (r < 0)
 		return r;
@@ -174,7 +182,7 @@ int lapse_attachment_stage_path(struct lapse_store *store, const char *path,
 		r = blob_copy(&x.blob, fd, &store->problem);
 	if (fd >= 0)
 		close(fd);
-	return end(&x, r, fn, arg);
+	return attachment_end(&x, r, fn, arg);
 }
 
 int lapse_attachment_stage_bytes(struct lapse_store *store, const void *bytes, size_t n,
@@ -182,14 +190,14 @@ int lapse_attachment_stage_bytes(struct lapse_store *store, const void *bytes, s
 				 void *arg)
 {
 	struct staging x;
-	int r = begin(&x, store, terms, ATTACHMENT_NAME_DEFAULT);
+	int r = staging_begin(&x, store, terms, ATTACHMENT_NAME_DEFAULT);
 
 	if (r < 0)
 		return r;
-	return end(&x, blob_write(&x.blob, bytes, n, &store->problem), fn, arg);
+	return attachment_end(&x, blob_write(&x.blob, bytes, n, &store->problem), fn, arg);
 }
 
-static int fill(struct staging *x, lapse_read_fn *read, void *read_arg)
+static int staging_fill(struct staging *x, lapse_read_fn *read, void *read_arg)
 {
 	char *CLEANUP(mem_freep) buffer = mem_alloc(READ_BYTES);
 	int r = LAPSE_OK;
@@ -210,25 +218,27 @@ int lapse_attachment_stage_from(struct lapse_store *store, lapse_read_fn *read, 
 				const struct lapse_terms *terms, lapse_attachment_fn *fn, void *arg)
 {
 	struct staging x;
-	int r = begin(&x, store, terms, ATTACHMENT_NAME_DEFAULT);
+	int r = staging_begin(&x, store, terms, ATTACHMENT_NAME_DEFAULT);
 
 	if (r < 0)
 		return r;
-	return end(&x, fill(&x, read, read_arg), fn, arg);
+	return attachment_end(&x, staging_fill(&x, read, read_arg), fn, arg);
 }
 
 /* Reading */
 
 struct reader {
+	uint32_t magic;
 	lapse_attachment_fn *fn;
 	void *arg;
 };
 
-static void show(void *arg, const struct attachment *a)
+static void attachment_show(void *arg, const struct attachment *a)
 {
 	const struct reader *reader = arg;
-	struct lapse_attachment v = view(a);
+	struct lapse_attachment v = attachment_view(a);
 
+	assert(reader->magic == READER_MAGIC);
 	if (reader->fn)
 		reader->fn(reader->arg, &v);
 }
@@ -241,7 +251,7 @@ static int check_checksum(const char *checksum, struct problem *p)
 				     "checksum must be 64 hex digits, in lower case");
 }
 
-static int enter(struct lapse_store *s, const char *checksum)
+static int attachment_enter(struct lapse_store *s, const char *checksum)
 {
 	int r = store_enter(s);
 
@@ -251,26 +261,26 @@ static int enter(struct lapse_store *s, const char *checksum)
 int lapse_attachment_list(struct lapse_store *store, int64_t before, int64_t limit,
 			  lapse_attachment_fn *fn, void *arg)
 {
-	struct reader reader = { fn, arg };
+	struct reader reader = { READER_MAGIC, fn, arg };
 	int r = store_begin_list(store, limit);
 
 	if (r == LAPSE_OK)
 		r = attachment_list(&store->tx, store->owner, before > 0 ? before : INT64_MAX,
-				    limit, show, &reader);
+				    limit, attachment_show, &reader);
 	return store_end(store, r);
 }
 
 int lapse_attachment_get(struct lapse_store *store, const char *checksum, lapse_attachment_fn *fn,
 			 void *arg)
 {
-	struct reader reader = { fn, arg };
-	int r = enter(store, checksum);
+	struct reader reader = { READER_MAGIC, fn, arg };
+	int r = attachment_enter(store, checksum);
 
 	if (r == LAPSE_OK)
 		r = store_begin_read(store);
 	if (r == LAPSE_OK)
-		r = attachment_get(&store->tx, store->owner, checksum, show, &reader);
-	return store_end(store, explain(store, r));
+		r = attachment_get(&store->tx, store->owner, checksum, attachment_show, &reader);
+	return store_end(store, lib_attachment_explain(store, r));
 }
 
 static void note_id(void *arg, const struct attachment *a)
@@ -281,13 +291,13 @@ static void note_id(void *arg, const struct attachment *a)
 int lapse_attachment_open(struct lapse_store *store, const char *checksum, int *ret_fd)
 {
 	int64_t id = 0;
-	int r = enter(store, checksum);
+	int r = attachment_enter(store, checksum);
 
 	if (r == LAPSE_OK)
 		r = store_begin_read(store);
 	if (r == LAPSE_OK)
 		r = attachment_get(&store->tx, store->owner, checksum, note_id, &id);
-	r = store_commit(store, explain(store, r));
+	r = store_commit(store, lib_attachment_explain(store, r));
 	if (r == LAPSE_OK)
 		r = blob_open(store->settings.data_dir, checksum, id, ret_fd, &store->problem);
 	if (r == LAPSE_ENOTFOUND && id) {
@@ -302,13 +312,13 @@ int lapse_attachment_open(struct lapse_store *store, const char *checksum, int *
 
 int lapse_attachment_delete(struct lapse_store *store, const char *checksum)
 {
-	int r = enter(store, checksum);
+	int r = attachment_enter(store, checksum);
 
 	if (r == LAPSE_OK)
 		r = store_begin(store);
 	if (r == LAPSE_OK)
 		r = attachment_delete(&store->tx, store->owner, checksum);
-	return store_end(store, explain(store, r));
+	return store_end(store, lib_attachment_explain(store, r));
 }
 
 int lapse_attachment_metrics(struct lapse_store *store,

@@ -36,8 +36,8 @@ int lapse_backup(struct lapse_store *store, const struct lapse_backup_file **ret
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = backup_make(store->settings.data_dir, &store->clock, &store->backup,
-				&store->problem);
+		r = store_backup(store->engine.store, &store->clock, &store->backup,
+				 &store->problem);
 	if (r == LAPSE_OK)
 		r = drop_surplus(store);
 	if (r == LAPSE_OK) {

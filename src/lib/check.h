@@ -1,28 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checks of what callers of the library give: the same rules that the tables of fields set for JSON
- * (base/json.h). 0, or an error with the name of the argument in `p`.
+ * Checks of what callers of the library give, beside the rules that every door shares
+ * (api/field.h). 0, or an error with the name of the argument in `p`.
  */
 #ifndef LAPSE_LIB_CHECK_H
 #define LAPSE_LIB_CHECK_H
 
 #include <stdint.h>
 
+#include "api/field.h"
 #include "base/err.h"
 #include "base/mem.h"
-
-int check_id(const char *text, const char *name, struct problem *p);
 
 /* The id of a mailbox, as text. */
 int check_mailbox(const char *id, const char *name, struct problem *p);
 
-/* Printable text of 1 to `max` bytes. */
-int check_label(const char *text, int64_t max, const char *name, struct problem *p);
-
 /* Any UTF-8 of up to `max` bytes; more is LAPSE_ETOOLARGE. */
 int check_text(const char *text, int64_t max, const char *name, struct problem *p);
-
-int check_range(int64_t value, int64_t min, int64_t max, const char *name, struct problem *p);
 
 /* How many items a call may ask for. */
 int check_limit(int64_t limit, struct problem *p);

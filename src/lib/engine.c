@@ -7,15 +7,6 @@
 
 /* Ticks */
 
-void store_run_cleanup(void *store, struct cleanup *c)
-{
-	struct lapse_store *s = store;
-	char why[128] = "";
-	int r = c->kind->remove(s->settings.data_dir, c->target, why, sizeof(why));
-
-	cleanup_settle(&s->engine, c, r, why);
-}
-
 static int64_t failed_sweeps(const struct engine *e)
 {
 	int64_t n = 0;
@@ -33,6 +24,7 @@ int lapse_tick(struct lapse_store *store)
 
 	if (r != LAPSE_OK)
 		return store_end(store, r);
+	assert(!store->in_tx);
 	e->store_failing = false; /* so that it is about this tick */
 	engine_tick(e);
 	if (e->store_failing || failed_sweeps(e) > failed)
@@ -43,6 +35,7 @@ int lapse_tick(struct lapse_store *store)
 
 lapse_us lapse_next_us(struct lapse_store *store)
 {
+	assert(store->magic == LAPSE_STORE_MAGIC);
 	return engine_next_us(&store->engine);
 }
 
@@ -55,10 +48,11 @@ struct asked {
 	struct sweep result;
 };
 
-static void sweep_done(struct sweep_request *r, int err, const struct sweep *result)
+static void asked_done(struct sweep_request *r, int err, const struct sweep *result)
 {
 	struct asked *a = CONTAINER_OF(r, struct asked, request);
 
+	assert(!a->done && result->engine);
 	a->done = true;
 	a->err = err;
 	a->result = *result;
@@ -67,7 +61,7 @@ static void sweep_done(struct sweep_request *r, int err, const struct sweep *res
 static int run_sweep(struct lapse_store *s, struct scheduler *scheduler, struct asked *a)
 {
 	list_init(&a->request.link);
-	a->request.done = sweep_done;
+	a->request.done = asked_done;
 	int r = schedule_request(&s->engine, scheduler, &a->request);
 	while (r == LAPSE_OK && !a->done)
 		schedule_tick_one(&s->engine, scheduler);
@@ -79,13 +73,16 @@ static int run_sweep(struct lapse_store *s, struct scheduler *scheduler, struct 
 
 static void keep_result(struct lapse_store *s, const struct sweep *w)
 {
+	const struct matrix *m = &s->engine.matrix;
 	size_t n = 0;
 
-	for (size_t i = 0; i < s->engine.bounds_count; i++)
-		if (strcmp(s->engine.bounds[i]->scheduler, w->scheduler) == 0)
-			s->tables[n++] = (struct lapse_table_count){ s->engine.bounds[i]->table,
-								     w->pruned[i] };
-	s->sweep = (struct lapse_sweep_result){ .scheduler = w->scheduler,
+	assert(w->scheduler && w->ended >= w->started);
+	s->tables = mem_realloc(s->tables, (m->count + 1) * sizeof(*s->tables));
+	for (size_t i = 0; i < m->count; i++)
+		if (m->bounds[i]->scheduler == w->scheduler)
+			s->tables[n++] = (struct lapse_table_count){ m->bounds[i]->spec->name,
+								     m->bounds[i]->swept };
+	s->sweep = (struct lapse_sweep_result){ .scheduler = w->scheduler->def->name,
 						.dry_run = w->dry_run,
 						.pruned = w->total,
 						.duration_us = w->ended - w->started,
@@ -127,40 +124,57 @@ static lapse_ms due_for(lapse_ms now, lapse_ms window, const struct due_count *d
 	return due->rows > 0 ? time_sub(time_sub(now, window), due->oldest) : 0;
 }
 
-static struct lapse_bound view(const struct engine *e, size_t i, const struct due_count *due,
-			       lapse_ms now)
+static struct lapse_bound bound_view(const struct engine *e, const struct due_count *due,
+				     lapse_ms now)
 {
-	const struct bound *b = e->bounds[i];
-	const lapse_ms window = bound_window(b, e->settings);
+	const struct bound_outlook outlook = matrix_outlook(e, due);
+	const struct bound *b = due->bound;
+	const struct bound_spec *s = b->spec;
+	const lapse_ms window = bound_window(b);
 
-	return (struct lapse_bound){ .table = b->table,
-				     .scheduler = b->scheduler,
-				     .bounded_by = b->bounded_by,
-				     .due_when = b->due_when,
-				     .safety_rule = b->safety_rule,
-				     .action = b->action,
-				     .paths = b->paths,
-				     .window_ms = b->window == WINDOW_NONE ? LAPSE_NEVER : window,
-				     .live_rows = e->states[i].live,
+	return (struct lapse_bound){ .table = s->name,
+				     .scheduler = s->scheduler,
+				     .bounded_by = s->bounded_by,
+				     .due_when = s->due_when,
+				     .safety_rule = s->safety_rule,
+				     .action = s->action,
+				     .paths = s->paths,
+				     .window_ms = bound_has_window(s) ? window : LAPSE_NEVER,
+				     .live_rows = b->live,
 				     .due_rows = due->rows,
 				     .oldest_due_ms = due_for(now, window, due),
-				     .last_sweep = schedule_find(e, b->scheduler)->last_ended_at,
-				     .pruned = e->states[i].pruned };
+				     .last_sweep = b->scheduler->last_ended_at,
+				     .pruned = b->pruned,
+				     .undeletable_rows = outlook.undeletable,
+				     .last_success = outlook.last_success,
+				     .rows_per_second = outlook.rows_per_second,
+				     .clears_in_ms = outlook.clears_in };
+}
+
+static int count_and_show(struct lapse_store *store, struct arena *arena, lapse_bound_fn *fn,
+			  void *arg)
+{
+	struct engine *e = &store->engine;
+	struct due_counts *due = matrix_count_begin(e, arena, NULL, clock_wall(e->clock));
+	int r = engine_count_due(e, due);
+
+	for (size_t i = 0; r == LAPSE_OK && fn && i < due->n; i++) {
+		struct due_count own = matrix_due(e, &due->rows[i], due->now);
+		struct lapse_bound v = bound_view(e, &own, due->now);
+		fn(arg, &v);
+	}
+	matrix_count_end(e);
+	return r;
 }
 
 int lapse_matrix(struct lapse_store *store, lapse_bound_fn *fn, void *arg)
 {
-	struct engine *e = &store->engine;
-	struct due_count due[BOUNDS_MAX] = { 0 };
+	struct arena CLEANUP(arena_done) arena;
 	int r = store_enter(store);
 
-	lapse_ms now = clock_wall(e->clock);
+	arena_init(&arena);
 	if (r == LAPSE_OK)
-		r = engine_count_due(e, now, due);
-	for (size_t i = 0; r == LAPSE_OK && fn && i < e->bounds_count; i++) {
-		struct lapse_bound v = view(e, i, &due[i], now);
-		fn(arg, &v);
-	}
+		r = count_and_show(store, &arena, fn, arg);
 	return store_end(store, r);
 }
 

@@ -1,33 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The call that reads events. */
+#include <assert.h>
+#include <string.h>
+
+#include "engine/eventlog.h"
 #include "lib/check.h"
 #include "lib/store.h"
 
-/* The primary key bounds the walk; one past its lifetime that no sweep has met yet is not shown. */
-static const struct db_stmt LIST = {
-	"SELECT seq, at, kind, data FROM events WHERE seq > $1 AND (owner = $2 OR owner = '') "
-	"AND at >= $3 ORDER BY seq LIMIT $4"
+struct event_listing {
+	const char *owner;
+	lapse_ms oldest; /* one past its lifetime that no sweep has met yet is not shown */
+	int64_t left;
+	lapse_event_fn *fn;
+	void *arg;
 };
+
+static bool list_event(void *arg, const struct event_row *row)
+{
+	struct event_listing *l = arg;
+	bool ours = !row->owner[0] || strcmp(row->owner, l->owner) == 0;
+
+	if (!ours || row->at < l->oldest)
+		return true;
+	struct lapse_event v = {
+		.seq = row->seq, .at = row->at, .kind = row->kind, .data = event_row_data(row)
+	};
+	if (l->fn)
+		l->fn(l->arg, &v);
+	return --l->left > 0;
+}
 
 static int read_events(struct tx *tx, const char *owner, int64_t after, int64_t limit,
 		       lapse_event_fn *fn, void *arg)
 {
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &LIST);
-	int r;
+	const struct event_stretch all = { .after = after, .upto = INT64_MAX, .limit = INT64_MAX };
+	lapse_ms oldest = time_sub(tx->now, tx->engine->settings->event_keep_ms);
+	struct event_listing l = {
+		.owner = owner, .oldest = oldest, .left = limit, .fn = fn, .arg = arg
+	};
+	int64_t end;
 
-	db_bind_int(&q, 1, after);
-	db_bind_text(&q, 2, owner);
-	db_bind_int(&q, 3, time_sub(tx->now, tx->engine->settings->event_keep_ms));
-	db_bind_int(&q, 4, limit);
-	while ((r = db_step(&q)) > 0) {
-		struct lapse_event v = { .seq = db_int(&q, 0),
-					 .at = db_int(&q, 1),
-					 .kind = db_text(&q, 2),
-					 .data = db_text(&q, 3) };
-		if (fn)
-			fn(arg, &v);
-	}
-	return r;
+	assert(tx_is_open(tx));
+	return eventlog_walk(tx->engine, tx->db, &all, list_event, &l, &end);
 }
 
 int lapse_events(struct lapse_store *store, int64_t after, int64_t limit, lapse_event_fn *fn,

@@ -2,17 +2,19 @@
 /* The calls of holds. */
 #include "engine/hold.h"
 
+#include <assert.h>
+
 #include "lib/check.h"
 #include "lib/store.h"
 
 static int check_hold(const struct hold *h, lapse_ms now, struct problem *p)
 {
-	int r = check_label(h->table, ID_MAX_BYTES, "table", p);
+	int r = field_label(h->table, 1, ID_MAX_BYTES, "table", p);
 
 	if (r == LAPSE_OK)
-		r = check_label(h->key, ID_MAX_BYTES, "key", p);
+		r = field_label(h->key, 1, ID_MAX_BYTES, "key", p);
 	if (r == LAPSE_OK)
-		r = check_label(h->reason, HOLD_REASON_MAX, "reason", p);
+		r = field_label(h->reason, 1, HOLD_REASON_MAX, "reason", p);
 	if (r == LAPSE_OK && h->until <= now)
 		r = problem_set(p, LAPSE_EINVAL, "until", "until must be in the future");
 	return r;
@@ -41,9 +43,9 @@ int lapse_hold_release(struct lapse_store *store, const char *table, const char 
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = check_label(table, ID_MAX_BYTES, "table", p);
+		r = field_label(table, 1, ID_MAX_BYTES, "table", p);
 	if (r == LAPSE_OK)
-		r = check_label(key, ID_MAX_BYTES, "key", p);
+		r = field_label(key, 1, ID_MAX_BYTES, "key", p);
 	if (r == LAPSE_OK)
 		r = store_begin(store);
 	if (r == LAPSE_OK)
@@ -54,11 +56,12 @@ int lapse_hold_release(struct lapse_store *store, const char *table, const char 
 }
 
 struct reader {
+	uint32_t magic;
 	lapse_hold_fn *fn;
 	void *arg;
 };
 
-static void show(void *arg, const struct hold *h)
+static void hold_show(void *arg, const struct hold *h)
 {
 	const struct reader *reader = arg;
 	struct lapse_hold v = { .id = h->id,
@@ -68,6 +71,7 @@ static void show(void *arg, const struct hold *h)
 				.until = h->until,
 				.placed_at = h->placed_at };
 
+	assert(reader->magic == READER_MAGIC);
 	if (reader->fn)
 		reader->fn(reader->arg, &v);
 }
@@ -75,11 +79,11 @@ static void show(void *arg, const struct hold *h)
 int lapse_hold_list(struct lapse_store *store, int64_t before, int64_t limit, lapse_hold_fn *fn,
 		    void *arg)
 {
-	struct reader reader = { fn, arg };
+	struct reader reader = { READER_MAGIC, fn, arg };
 	int r = store_begin_list(store, limit);
 
 	if (r == LAPSE_OK)
 		r = hold_list(&store->tx, store->owner, before > 0 ? before : INT64_MAX, limit,
-			      show, &reader);
+			      hold_show, &reader);
 	return store_end(store, r);
 }

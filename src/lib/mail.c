@@ -7,15 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/call.h"
 #include "lib/check.h"
+#include "lib/key.h"
 #include "lib/store.h"
 
 static_assert(LAPSE_RECIPIENTS_MAX == MAIL_RECIPIENTS_MAX, "as the public header says");
 
-/* Starts a call about a mailbox; finish() ends it, however it went. */
-static int enter(struct lapse_store *s, const char *mailbox, enum provider_verb verb,
-		 struct provider_op *op)
+/* Starts a call about a mailbox; mail_finish() ends it, however it went. */
+static int mail_enter(struct lapse_store *s, const char *mailbox, enum provider_verb verb,
+		      struct provider_op *op)
 {
 	int r = store_enter(s);
 
@@ -24,16 +24,16 @@ static int enter(struct lapse_store *s, const char *mailbox, enum provider_verb 
 	return r < 0 ? r : check_mailbox(mailbox, "mailbox", &s->problem);
 }
 
-static int finish(struct lapse_store *s, struct provider_op *op, int err)
+static int mail_finish(struct lapse_store *s, struct provider_op *op, int err)
 {
 	provider_op_done(op);
 	return store_end(s, err);
 }
 
-static int explain(struct lapse_store *s, const struct provider_op *op, const struct mailbox *m,
-		   int err)
+static int mail_blame(struct lapse_store *s, const struct provider_op *op, const struct mailbox *m,
+		      int err)
 {
-	if (err == CALL_WAIT)
+	if (err == MAIL_IS_OUTSIDE)
 		return problem_set(&s->problem, LAPSE_EUPSTREAM, "mailbox",
 				   "the mailbox lives with the provider %.40s, and the library "
 				   "talks to no mail server: only a daemon can",
@@ -41,8 +41,47 @@ static int explain(struct lapse_store *s, const struct provider_op *op, const st
 	return check_blame(err, op->err < 0 ? "id" : "mailbox", &s->problem);
 }
 
+static void say_list(struct buf *said, const struct mail_addresses *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		key_say(said, list->items[i]);
+	key_say(said, NULL); /* the list ends here */
+}
+
+static void say_mail(struct buf *said, const char *mailbox, const struct mail_draft *d)
+{
+	key_say(said, mailbox);
+	say_list(said, &d->to);
+	say_list(said, &d->cc);
+	say_list(said, &d->bcc);
+	key_say(said, d->subject);
+	key_say(said, d->text);
+	key_say(said, d->html);
+}
+
+/* Asks the provider, unless the idempotency key says that this mail was sent: then op->sent_id is
+ * that of the first time. */
+static int run_once(struct lapse_store *s, const char *mailbox, struct arena *arena,
+		    struct provider_op *op, struct mailbox *m)
+{
+	struct buf CLEANUP(buf_done) said = { 0 };
+	int r = LAPSE_OK;
+
+	if (op->verb == PROVIDER_SEND) {
+		say_mail(&said, mailbox, op->draft);
+		r = key_begin(s, "lapse_mail_send", &said, &op->arena, &op->sent_id);
+	}
+	if (r != LAPSE_OK)
+		return r < 0 ? r : LAPSE_OK;
+	r = mailbox_mail(&s->tx, s->owner, mailbox, arena, op, m, &s->problem);
+	if (op->verb != PROVIDER_SEND || r < 0)
+		return r;
+	int kept = r == LAPSE_OK ? key_end(s, op->sent_id) : key_undo(s);
+	return kept < 0 ? kept : r;
+}
+
 /* Asks the mailbox's provider and commits. */
-static int run(struct lapse_store *s, const char *mailbox, struct provider_op *op)
+static int mail_run(struct lapse_store *s, const char *mailbox, struct provider_op *op)
 {
 	struct mailbox m = { 0 };
 	struct arena arena;
@@ -51,14 +90,14 @@ static int run(struct lapse_store *s, const char *mailbox, struct provider_op *o
 	arena_init(&arena);
 	if (r == LAPSE_OK)
 		do
-			r = mailbox_mail(&s->tx, s->owner, mailbox, &arena, op, &m, &s->problem);
+			r = run_once(s, mailbox, &arena, op, &m);
 		while (store_again(s, &r));
-	r = store_commit(s, explain(s, op, &m, r));
+	r = store_commit(s, mail_blame(s, op, &m, r));
 	arena_done(&arena);
 	return r;
 }
 
-static void show(const struct mail *m, lapse_mail_fn *fn, void *arg)
+static void mail_show(const struct mail *m, lapse_mail_fn *fn, void *arg)
 {
 	struct lapse_mail v = { .id = m->id,
 				.from = m->from,
@@ -93,7 +132,7 @@ int lapse_mail_list(struct lapse_store *store, const char *mailbox, const char *
 {
 	struct problem *p = &store->problem;
 	struct provider_op op;
-	int r = enter(store, mailbox, PROVIDER_LIST, &op);
+	int r = mail_enter(store, mailbox, PROVIDER_LIST, &op);
 
 	op.query.limit = limit;
 	op.query.after = before;
@@ -104,26 +143,26 @@ int lapse_mail_list(struct lapse_store *store, const char *mailbox, const char *
 	if (r == LAPSE_OK)
 		r = check_limit(limit, p);
 	if (r == LAPSE_OK)
-		r = run(store, mailbox, &op);
+		r = mail_run(store, mailbox, &op);
 	for (size_t i = 0; r == LAPSE_OK && i < op.mails_count; i++)
-		show(&op.mails[i], fn, arg);
-	return finish(store, &op, r);
+		mail_show(&op.mails[i], fn, arg);
+	return mail_finish(store, &op, r);
 }
 
 int lapse_mail_get(struct lapse_store *store, const char *mailbox, const char *id,
 		   lapse_mail_fn *fn, void *arg)
 {
 	struct provider_op op;
-	int r = enter(store, mailbox, PROVIDER_GET, &op);
+	int r = mail_enter(store, mailbox, PROVIDER_READ, &op);
 
 	op.mail_id = id;
 	if (r == LAPSE_OK && !id)
 		r = problem_set(&store->problem, LAPSE_EINVAL, "id", "id is required");
 	if (r == LAPSE_OK)
-		r = run(store, mailbox, &op);
+		r = mail_run(store, mailbox, &op);
 	if (r == LAPSE_OK)
-		show(op.mails, fn, arg);
-	return finish(store, &op, r);
+		mail_show(op.mails, fn, arg);
+	return mail_finish(store, &op, r);
 }
 
 /* Sending */
@@ -144,8 +183,8 @@ static int check_bodies(const struct lapse_mail_draft *d, int64_t max, struct pr
 	return check_text(d->html, max - (int64_t)(d->text ? strlen(d->text) : 0), "html", p);
 }
 
-static int take_draft(struct lapse_store *s, const struct lapse_mail_draft *from,
-		      struct mail_draft *to)
+static int mail_take_draft(struct lapse_store *s, const struct lapse_mail_draft *from,
+			   struct mail_draft *to)
 {
 	struct problem *p = &s->problem;
 
@@ -170,19 +209,20 @@ static int take_draft(struct lapse_store *s, const struct lapse_mail_draft *from
 int lapse_mail_send(struct lapse_store *store, const char *mailbox,
 		    const struct lapse_mail_draft *draft, const char **ret_id)
 {
-	struct mail_draft taken;
+	struct mail_draft taken = { 0 };
 	struct provider_op op;
-	int r = enter(store, mailbox, PROVIDER_SEND, &op);
+	int r = mail_enter(store, mailbox, PROVIDER_SEND, &op);
 
 	op.draft = &taken;
 	if (r == LAPSE_OK)
-		r = take_draft(store, draft, &taken);
+		r = mail_take_draft(store, draft, &taken);
 	if (r == LAPSE_OK)
-		r = run(store, mailbox, &op);
+		r = mail_run(store, mailbox, &op);
 	if (r == LAPSE_OK) {
 		snprintf(store->mail_id, sizeof(store->mail_id), "%s", op.sent_id);
 		if (ret_id)
 			*ret_id = store->mail_id;
 	}
-	return finish(store, &op, r);
+	key_done(store);
+	return mail_finish(store, &op, r);
 }

@@ -3,16 +3,18 @@
 #include "message/message.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/check.h"
+#include "lib/key.h"
 #include "lib/store.h"
 
 static_assert(LAPSE_LIMIT_MAX <= MESSAGE_RECIPIENTS_MAX, "as the public header says");
 static_assert(LAPSE_LIMIT_MAX <= MESSAGE_IDS_MAX, "as the public header says");
 static_assert(LAPSE_NO_CLAIM == CLAIM_NONE, "as the public header says");
 
-static int explain(struct lapse_store *s, int err)
+static int lib_message_explain(struct lapse_store *s, int err)
 {
 	if (err == LAPSE_ENOTFOUND)
 		return problem_set(&s->problem, err, "id", "there is no such message");
@@ -27,8 +29,8 @@ static int explain(struct lapse_store *s, int err)
 /* Sending */
 
 /* What a draft becomes; metadata in its shortest form lives in the arena. */
-static int take_draft(struct lapse_store *s, const struct lapse_draft *d, struct arena *arena,
-		      struct message *ret)
+static int message_take_draft(struct lapse_store *s, const struct lapse_draft *d,
+			      struct arena *arena, struct message *ret)
 {
 	const int64_t max = s->settings.body_max_bytes;
 	struct problem *p = &s->problem;
@@ -36,18 +38,69 @@ static int take_draft(struct lapse_store *s, const struct lapse_draft *d, struct
 			     .from = d->from,
 			     .content = d->content,
 			     .type = d->type ? d->type : "text" };
-	int r = check_id(m.from, "from", p);
+	int r = field_id(m.from, "from", p);
 
 	if (r == LAPSE_OK)
 		r = check_text(m.content, max, "content", p);
 	if (r == LAPSE_OK)
-		r = check_label(m.type, MESSAGE_TYPE_MAX, "type", p);
+		r = field_label(m.type, 1, MESSAGE_TYPE_MAX, "type", p);
 	if (r == LAPSE_OK)
 		r = check_object(d->metadata, max - (int64_t)strlen(m.content), "metadata", arena,
 				 &m.metadata, p);
 	if (r == LAPSE_OK)
 		*ret = m;
 	return r;
+}
+
+static void say_draft(struct buf *said, const struct message *m, const char *const *to,
+		      size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		key_say(said, to[i]);
+	key_say(said, NULL); /* the recipients end here */
+	key_say(said, m->from);
+	key_say(said, m->content);
+	key_say(said, m->type);
+	key_say(said, m->metadata);
+}
+
+/* The ids that were kept with a key. They come from the store, which may be damaged. */
+static int read_kept_ids(const char *answer, size_t count, struct message *sent, struct problem *p)
+{
+	char id[ID_TEXT_LEN + 1];
+
+	if (strlen(answer) != count * ID_TEXT_LEN)
+		return problem_set(p, LAPSE_ECORRUPT, NULL, "the key's first answer is damaged");
+	for (size_t i = 0; i < count; i++) {
+		snprintf(id, sizeof(id), "%.*s", ID_TEXT_LEN, answer + i * ID_TEXT_LEN);
+		if (!id_parse(id, &sent[i].id))
+			return problem_set(p, LAPSE_ECORRUPT, NULL,
+					   "the key's first answer is damaged");
+	}
+	return LAPSE_OK;
+}
+
+/* Sends, unless the idempotency key says that this was done: then *sent has the first ids. What is
+ * kept with the key is the ids, one after another. */
+static int send_once(struct lapse_store *s, const struct message *draft, const char *const *to,
+		     size_t count, struct arena *arena, struct message *sent)
+{
+	struct buf CLEANUP(buf_done) said = { 0 }, ids = { 0 };
+	const char *answer = "";
+	char id[ID_TEXT_LEN + 1];
+
+	say_draft(&said, draft, to, count);
+	int r = key_begin(s, "lapse_message_send", &said, arena, &answer);
+	if (r > 0)
+		return read_kept_ids(answer, count, sent, &s->problem);
+	if (r < 0)
+		return r;
+	r = message_send(&s->tx, s->owner, draft, to, count, sent, &s->problem);
+	for (size_t i = 0; r == LAPSE_OK && i < count; i++) {
+		id_format(sent[i].id, id);
+		buf_puts(&ids, id);
+	}
+	return r == LAPSE_OK ? key_end(s, buf_text(&ids)) : r;
 }
 
 /* The recipients are checked. */
@@ -59,11 +112,11 @@ static int send_to(struct lapse_store *s, const char *const *to, size_t count,
 
 	arena_init(&arena);
 	sent = arena_alloc(&arena, count * sizeof(*sent));
-	int r = take_draft(s, d, &arena, &draft);
+	int r = message_take_draft(s, d, &arena, &draft);
 	if (r == LAPSE_OK)
 		r = store_begin(s);
 	if (r == LAPSE_OK)
-		r = message_send(&s->tx, s->owner, &draft, to, count, sent, &s->problem);
+		r = send_once(s, &draft, to, count, &arena, sent);
 	r = store_commit(s, r);
 	for (size_t i = 0; r == LAPSE_OK && ret_ids && i < count; i++)
 		ret_ids[i] = sent[i].id;
@@ -76,9 +129,10 @@ int lapse_message_send(struct lapse_store *store, const struct lapse_draft *draf
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = check_id(draft->to, "to", &store->problem);
+		r = field_id(draft->to, "to", &store->problem);
 	if (r == LAPSE_OK)
 		r = send_to(store, &draft->to, 1, draft, ret_id);
+	key_done(store);
 	return store_end(store, r);
 }
 
@@ -91,17 +145,19 @@ int lapse_message_broadcast(struct lapse_store *store, const char *const *to, si
 		r = check_ids(to, count, LAPSE_LIMIT_MAX, "to", &store->problem);
 	if (r == LAPSE_OK)
 		r = send_to(store, to, count, draft, ret_ids);
+	key_done(store);
 	return store_end(store, r);
 }
 
 /* Reading */
 
 struct reader {
+	uint32_t magic;
 	lapse_message_fn *fn;
 	void *arg;
 };
 
-static struct lapse_message view(const struct message *m)
+static struct lapse_message message_view(const struct message *m)
 {
 	return (struct lapse_message){ .id = m->id,
 				       .to = m->to,
@@ -114,11 +170,12 @@ static struct lapse_message view(const struct message *m)
 				       .claim_id = m->claim_id };
 }
 
-static void show(void *arg, const struct message *m)
+static void message_show(void *arg, const struct message *m)
 {
 	const struct reader *reader = arg;
-	struct lapse_message v = view(m);
+	struct lapse_message v = message_view(m);
 
+	assert(reader->magic == READER_MAGIC);
 	if (reader->fn)
 		reader->fn(reader->arg, &v);
 }
@@ -128,13 +185,13 @@ static int enter_inbox(struct lapse_store *s, const char *agent)
 {
 	int r = store_enter(s);
 
-	return r < 0 ? r : check_id(agent, "agent", &s->problem);
+	return r < 0 ? r : field_id(agent, "agent", &s->problem);
 }
 
 int lapse_message_list(struct lapse_store *store, const char *agent, bool unread_only,
 		       int64_t before, int64_t limit, lapse_message_fn *fn, void *arg)
 {
-	struct reader reader = { fn, arg };
+	struct reader reader = { READER_MAGIC, fn, arg };
 	int r = enter_inbox(store, agent);
 
 	if (r == LAPSE_OK)
@@ -142,22 +199,24 @@ int lapse_message_list(struct lapse_store *store, const char *agent, bool unread
 	if (r == LAPSE_OK)
 		r = store_begin_read(store);
 	if (r == LAPSE_OK)
-		r = message_list(&store->tx, store->owner, agent, unread_only,
-				 before > 0 ? before : INT64_MAX, limit, show, &reader);
+		r = message_list(
+			&store->tx, store->owner, agent, unread_only,
+			&(struct message_page){ before > 0 ? before : INT64_MAX, limit, INT64_MAX },
+			message_show, &reader);
 	return store_end(store, r);
 }
 
 int lapse_message_get(struct lapse_store *store, const char *agent, int64_t id,
 		      lapse_message_fn *fn, void *arg)
 {
-	struct reader reader = { fn, arg };
+	struct reader reader = { READER_MAGIC, fn, arg };
 	int r = enter_inbox(store, agent);
 
 	if (r == LAPSE_OK)
 		r = store_begin_read(store);
 	if (r == LAPSE_OK)
-		r = message_get(&store->tx, store->owner, agent, id, show, &reader);
-	return store_end(store, explain(store, r));
+		r = message_get(&store->tx, store->owner, agent, id, message_show, &reader);
+	return store_end(store, lib_message_explain(store, r));
 }
 
 /* Marking as read */
@@ -165,14 +224,15 @@ int lapse_message_get(struct lapse_store *store, const char *agent, int64_t id,
 int lapse_message_mark_read(struct lapse_store *store, const char *agent, int64_t id,
 			    int64_t claim_id)
 {
-	struct reader nobody = { NULL, NULL };
+	struct reader none = { READER_MAGIC, NULL, NULL };
 	int r = enter_inbox(store, agent);
 
 	if (r == LAPSE_OK)
 		r = store_begin(store);
 	if (r == LAPSE_OK)
-		r = message_mark_read(&store->tx, store->owner, agent, id, claim_id, show, &nobody);
-	return store_end(store, explain(store, r));
+		r = message_mark_read(&store->tx, store->owner, agent, id, claim_id, message_show,
+				      &none);
+	return store_end(store, lib_message_explain(store, r));
 }
 
 int lapse_message_mark_ids(struct lapse_store *store, const char *agent, const int64_t *ids,
@@ -182,12 +242,16 @@ int lapse_message_mark_ids(struct lapse_store *store, const char *agent, const i
 	int r = enter_inbox(store, agent);
 
 	if (r == LAPSE_OK)
-		r = check_range(ids ? (int64_t)count : 0, 1, LAPSE_LIMIT_MAX, "count",
+		r = field_range(ids ? (int64_t)count : 0, 1, LAPSE_LIMIT_MAX, "count",
 				&store->problem);
 	if (r == LAPSE_OK)
 		r = store_begin(store);
-	if (r == LAPSE_OK)
-		r = message_mark_ids(&store->tx, store->owner, agent, ids, count, &marked);
+	for (size_t at = 0, done; r == LAPSE_OK && at < count; at += done) {
+		int64_t some = 0;
+		r = message_mark_ids(&store->tx, store->owner, agent, ids + at, count - at, &done,
+				     &some);
+		marked += some;
+	}
 	r = store_end(store, r);
 	if (r == LAPSE_OK && ret_count)
 		*ret_count = marked;
@@ -195,7 +259,8 @@ int lapse_message_mark_ids(struct lapse_store *store, const char *agent, const i
 }
 
 /* One transaction's worth. */
-static int mark_some(struct lapse_store *s, const char *agent, lapse_ms before, int64_t *ret_count)
+static int mark_some(struct lapse_store *s, const char *agent, lapse_ms before, int64_t *ret_count,
+		     bool *ret_more)
 {
 	int r = enter_inbox(s, agent);
 
@@ -203,7 +268,7 @@ static int mark_some(struct lapse_store *s, const char *agent, lapse_ms before, 
 		r = store_begin(s);
 	if (r == LAPSE_OK)
 		r = message_mark_before(&s->tx, s->owner, agent, before, MESSAGE_MARK_A_TURN,
-					ret_count);
+					ret_count, ret_more);
 	return store_end(s, r);
 }
 
@@ -211,14 +276,16 @@ int lapse_message_mark_before(struct lapse_store *store, const char *agent, laps
 			      int64_t *ret_count)
 {
 	int64_t total = 0, marked;
+	bool more;
 
 	do {
 		marked = 0;
-		int r = mark_some(store, agent, before, &marked);
+		more = false;
+		int r = mark_some(store, agent, before, &marked, &more);
 		if (r < 0)
 			return r;
 		total += marked;
-	} while (marked == MESSAGE_MARK_A_TURN);
+	} while (more);
 	if (ret_count)
 		*ret_count = total;
 	return LAPSE_OK;
@@ -232,10 +299,10 @@ struct claimed {
 	size_t count;
 };
 
-static void keep(void *arg, const struct message *m)
+static void message_keep(void *arg, const struct message *m)
 {
 	struct claimed *c = arg;
-	struct lapse_message v = view(m);
+	struct lapse_message v = message_view(m);
 
 	v.to = arena_strdup(&c->arena, v.to);
 	v.from = arena_strdup(&c->arena, v.from);
@@ -253,7 +320,8 @@ static int claim(struct lapse_store *s, const char *agent, int64_t limit, lapse_
 
 	if (r == LAPSE_OK)
 		r = message_claim(&s->tx, s->owner, agent, claim_id,
-				  time_add(s->tx.now, visibility_ms), limit, keep, c, &count);
+				  time_add(s->tx.now, visibility_ms), limit, INT64_MAX,
+				  message_keep, c, &count);
 	return store_commit(s, r);
 }
 
@@ -268,7 +336,7 @@ int lapse_message_claim(struct lapse_store *store, const char *agent, int64_t li
 	if (r == LAPSE_OK)
 		r = check_limit(limit, &store->problem);
 	if (r == LAPSE_OK)
-		r = check_range(visibility_ms, 1, MESSAGE_VISIBILITY_MAX_MS, "visibility_ms",
+		r = field_range(visibility_ms, 1, MESSAGE_VISIBILITY_MAX_MS, "visibility_ms",
 				&store->problem);
 	if (r < 0)
 		return store_end(store, r);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "attachment/rules.h"
-#include "engine/call.h"
 #include "lib/check.h"
 #include "provider/open.h"
 #include "rooms.h"
@@ -52,10 +51,13 @@ int lapse_id_parse(const char *text, int64_t *ret_id)
 
 int store_enter(struct lapse_store *s)
 {
+	assert(s->magic == LAPSE_STORE_MAGIC && s->depth >= 0);
 	s->err = LAPSE_OK;
 	s->problem = (struct problem){ 0 };
-	if (++s->depth == 1)
+	if (++s->depth == 1) {
+		s->replayed = false;
 		return LAPSE_OK;
+	}
 	return problem_set(&s->problem, LAPSE_EINVAL, NULL,
 			   "a callback must not use the store it was called for");
 }
@@ -67,8 +69,9 @@ static int store_failed(struct lapse_store *s, int err)
 			   db_error(s->engine.db));
 }
 
-static int begin(struct lapse_store *s, bool write)
+static int store_begin_tx(struct lapse_store *s, bool write)
 {
+	assert(s->depth == 1 && !s->in_tx);
 	int r = write ? tx_begin(&s->tx, &s->engine) : tx_begin_read(&s->tx, &s->engine);
 
 	s->in_tx = r == LAPSE_OK;
@@ -81,12 +84,12 @@ static int begin(struct lapse_store *s, bool write)
 
 int store_begin(struct lapse_store *s)
 {
-	return begin(s, true);
+	return store_begin_tx(s, true);
 }
 
 int store_begin_read(struct lapse_store *s)
 {
-	return begin(s, false);
+	return store_begin_tx(s, false);
 }
 
 int store_begin_list(struct lapse_store *s, int64_t limit)
@@ -100,6 +103,7 @@ int store_begin_list(struct lapse_store *s, int64_t limit)
 
 int store_commit(struct lapse_store *s, int err)
 {
+	assert(s->depth > 0 && err <= 0);
 	if (!s->in_tx || s->depth > 1)
 		return err;
 	s->in_tx = false;
@@ -113,7 +117,7 @@ int store_commit(struct lapse_store *s, int err)
 
 bool store_again(struct lapse_store *s, int *r)
 {
-	if (*r != CALL_AGAIN && *r != CALL_NEEDS_WRITE)
+	if (*r != TX_AGAIN && *r != TX_NEEDS_WRITE)
 		return false;
 	*r = store_commit(s, LAPSE_OK); /* of a read: its end */
 	if (*r == LAPSE_OK)
@@ -126,7 +130,9 @@ int store_end(struct lapse_store *s, int err)
 	s->err = store_commit(s, err);
 	if (s->err == LAPSE_OK) /* a callback may have left one */
 		s->problem = (struct problem){ 0 };
+	assert(s->depth > 1 || !s->in_tx);
 	s->depth--;
+	assert(s->depth >= 0);
 	return s->err;
 }
 
@@ -170,7 +176,7 @@ static int take_options(const struct lapse_options *from, struct lapse_options *
 	return LAPSE_OK;
 }
 
-static int take_settings(struct lapse_store *s, struct problem *p)
+static int store_take_settings(struct lapse_store *s, struct problem *p)
 {
 	const struct lapse_options *o = &s->options;
 
@@ -188,7 +194,7 @@ static int take_settings(struct lapse_store *s, struct problem *p)
 	return settings_set(&s->settings, "data_dir", o->data_dir, p);
 }
 
-static int check_settings(struct lapse_store *s, struct problem *p)
+static int store_check_settings(struct lapse_store *s, struct problem *p)
 {
 	const struct settings *x = &s->settings;
 
@@ -210,7 +216,7 @@ static int check_settings(struct lapse_store *s, struct problem *p)
 static int take_owner(struct lapse_store *s, struct problem *p)
 {
 	const char *owner = s->options.owner ? s->options.owner : OWNER_DEFAULT;
-	int r = check_id(owner, "owner", p);
+	int r = field_id(owner, "owner", p);
 
 	if (r == LAPSE_OK)
 		s->owner = mem_strdup(owner);
@@ -233,7 +239,7 @@ static void log_init(struct lapse_store *s)
 			       .sink_arg = s->options.log_arg };
 }
 
-static int open_engine(struct lapse_store *s, struct problem *p)
+static int store_open_engine(struct lapse_store *s, struct problem *p)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct engine_config config = { .settings = &s->settings,
@@ -241,7 +247,8 @@ static int open_engine(struct lapse_store *s, struct problem *p)
 					.log = &s->log,
 					.bounds = ROOM_BOUNDS,
 					.schedulers = ROOM_SCHEDULERS,
-					.cleanups = ROOM_CLEANUPS };
+					.cleanups = ROOM_CLEANUPS,
+					.rooms = ROOMS };
 
 	sigset_t all, before;
 
@@ -251,8 +258,6 @@ static int open_engine(struct lapse_store *s, struct problem *p)
 	int r = engine_open(&s->engine, &config, p);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r == LAPSE_OK) {
-		s->engine.cleaner.runner = store_run_cleanup;
-		s->engine.cleaner.runner_ctx = s;
 		s->engine.cleaner.stays_here = true; /* no loop, no mail server */
 	}
 	return r;
@@ -260,32 +265,36 @@ static int open_engine(struct lapse_store *s, struct problem *p)
 
 static void store_free(struct lapse_store *s)
 {
+	assert(s->magic == LAPSE_STORE_MAGIC);
+	s->magic = 0;
 	settings_done(&s->settings);
 	free(s->owner);
+	free(s->tables);
 	free(s);
 }
 
-static int open_store(const struct lapse_options *options, struct lapse_store **ret,
-		      struct problem *p)
+static int store_open_all(const struct lapse_options *options, struct lapse_store **ret,
+			  struct problem *p)
 {
 	struct lapse_store *s = mem_zalloc(1, sizeof(*s));
 	struct provider *none; /* mailboxes of the library live in its store */
 
+	s->magic = LAPSE_STORE_MAGIC;
 	settings_init(&s->settings);
 	int r = take_options(options, &s->options, p);
 	if (r == LAPSE_OK)
 		r = take_owner(s, p);
 	if (r == LAPSE_OK)
-		r = take_settings(s, p);
+		r = store_take_settings(s, p);
 	if (r == LAPSE_OK)
 		r = store_clock_init(s, p);
 	log_init(s);
 	if (r == LAPSE_OK)
-		r = check_settings(s, p);
+		r = store_check_settings(s, p);
 	if (r == LAPSE_OK)
 		r = provider_open(&s->settings, NULL, NULL, &s->clock, &none, p);
 	if (r == LAPSE_OK)
-		r = open_engine(s, p);
+		r = store_open_engine(s, p);
 	if (r < 0) {
 		store_free(s);
 		return r;
@@ -298,7 +307,7 @@ int lapse_open(const struct lapse_options *options, struct lapse_store **ret_sto
 	       struct lapse_problem *problem)
 {
 	struct problem p = { 0 };
-	int r = open_store(options, ret_store, &p);
+	int r = store_open_all(options, ret_store, &p);
 
 	if (problem) {
 		snprintf(problem->field, sizeof(problem->field), "%s", p.field);
@@ -323,7 +332,7 @@ int lapse_set_owner(struct lapse_store *store, const char *owner)
 	int r = store_enter(store);
 
 	if (r == LAPSE_OK)
-		r = check_id(owner, "owner", &store->problem);
+		r = field_id(owner, "owner", &store->problem);
 	if (r == LAPSE_OK) {
 		free(store->owner);
 		store->owner = mem_strdup(owner);

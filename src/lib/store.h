@@ -15,7 +15,13 @@
 #include "lapse.h"
 #include "store/backup.h"
 
+#define LAPSE_STORE_MAGIC 0x4c4c5354u
+#define READER_MAGIC                                                                               \
+	0x4c524452u /* of each file's struct reader: who is shown what a room lists                \
+		     */
+
 struct lapse_store {
+	uint32_t magic;
 	struct engine engine;
 	struct settings settings;
 	struct log log;
@@ -33,9 +39,14 @@ struct lapse_store {
 	int err;    /* of the last call */
 	struct problem problem;
 
+	/* For the next call that creates something. */
+	char key[ID_MAX_BYTES + 1]; /* its idempotency key; "" = none */
+	char key_request[65];       /* what the call under way was given, hashed */
+	bool replayed;              /* the last call gave the first answer again */
+
 	/* What the last call gave back, borrowed by the caller until the next one. */
 	struct lapse_sweep_result sweep;
-	struct lapse_table_count tables[BOUNDS_MAX];
+	struct lapse_table_count *tables; /* of it */
 	struct backup backup;
 	struct lapse_backup_file backup_file;
 	struct lapse_clock_state clock_state;
@@ -46,9 +57,6 @@ struct lapse_store {
  * machine's. */
 int store_clock_init(struct lapse_store *s, struct problem *p);
 
-/* Deletes what cleanups ask for, at once, on the caller's thread. */
-void store_run_cleanup(void *store, struct cleanup *c);
-
 int store_enter(struct lapse_store *s);
 
 int store_begin(struct lapse_store *s);
@@ -57,15 +65,15 @@ int store_begin_read(struct lapse_store *s);
 /* What every list begins with: the call, its limit checked, a read. */
 int store_begin_list(struct lapse_store *s, int64_t limit);
 
-/* Commits what was begun, or rolls it back when `err` is one; the call goes on: for those that call
- * back after the commit. */
+/* Commits what was begun, or rolls it back when `err` is one. The call goes on: for functions that
+ * call back after the commit. */
 int store_commit(struct lapse_store *s, int err);
 
 /* The same, and the call is over: return what it returns. */
 int store_end(struct lapse_store *s, int err);
 
 /* What the room wants before its operation can run (once more): a write transaction
- * (CALL_NEEDS_WRITE), or a commit of what it did (CALL_AGAIN). False: it wants nothing, or cannot
+ * (TX_NEEDS_WRITE), or a commit of what it did (TX_AGAIN). False: it wants nothing, or cannot
  * have it, and then *r is the error. */
 bool store_again(struct lapse_store *s, int *r);
 

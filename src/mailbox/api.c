@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "api/etag.h"
 #include "base/address.h"
 #include "mailbox/mailbox.h"
 #include "mailbox/outside.h"
@@ -10,15 +11,19 @@
 #define TTL_MAX_MS (100 * YEAR_MS) /* the settings' own limits come first */
 
 /* The answer that is one mailbox. */
-static void answer(struct call *c, const struct mailbox *m)
+static void mailbox_answer(struct call *c, const struct mailbox *m)
 {
+	char id[MAILBOX_ID_LEN + 1];
+
 	mailbox_write(&c->reply, m, c->tx->now);
+	mailbox_id_format(m->id, id);
+	c->location = call_path(c, "/v1/mailboxes/%", id, NULL);
 	if (mailbox_is_live(m->status, m->expires_at, c->tx->now))
 		c->sunset = m->expires_at;
 }
 
 /* Of a number that is no lifetime at all the range is told that the settings allow. */
-static int take_body(struct call *c, const struct json_field *fields, void *out)
+static int take_mailbox_body(struct call *c, const struct json_field *fields, void *out)
 {
 	int64_t none = -1;
 	int r = call_body(c, fields, out);
@@ -27,6 +32,24 @@ static int take_body(struct call *c, const struct json_field *fields, void *out)
 	    json_is_integer(json_object_get(c->body, "ttl_ms")))
 		r = mailbox_check_ttl(c->engine->settings, &none, &c->problem);
 	return r;
+}
+
+/* Asking outside */
+
+static void wake_call(struct outside_call *x)
+{
+	call_wake(x->arg);
+}
+
+struct outside_call *mailbox_api_outside(struct call *c, enum provider_verb verb,
+					 const struct mailbox *m)
+{
+	struct outside_call *x = outside_new(c->engine, &c->arena, verb, m);
+
+	x->done = wake_call;
+	x->arg = c;
+	c->state = x;
+	return x;
 }
 
 /* Creating */
@@ -44,28 +67,28 @@ const struct json_field MAILBOX_CREATE_BODY[] = {
 
 static int create_finish(struct call *c)
 {
-	struct outside_call *x = c->state;
-	int r = outside_result(x);
+	const struct outside_call *x = c->state;
+	struct mailbox m = x->mailbox; /* a copy: this may run again */
+	int r = outside_result(x, &c->problem);
 
 	if (r == LAPSE_OK)
-		r = mailbox_activate(c->tx, &x->mailbox);
+		r = mailbox_activate(c->tx, &m);
 	if (r < 0)
 		return r;
 	c->status = 201;
-	answer(c, &x->mailbox);
+	mailbox_answer(c, &m);
 	return LAPSE_OK;
 }
 
 static void take_account(struct outside_call *x)
 {
-	x->mailbox.stalwart_account =
-		arena_strdup(&x->call->arena, x->op.account ? x->op.account : "");
+	x->mailbox.stalwart_account = arena_strdup(x->arena, x->op.account ? x->op.account : "");
 }
 
 static int create_outside(struct call *c, const struct mailbox *m)
 {
-	struct outside_call *x = outside_new(c, PROVIDER_CREATE, m);
-	int r = outside_start(x);
+	struct outside_call *x = mailbox_api_outside(c, PROVIDER_CREATE, m);
+	int r = outside_start(x, c->tx, &c->problem);
 
 	x->take = take_account;
 	return r < 0 ? r : call_await(c, create_finish);
@@ -75,8 +98,9 @@ static int create_outside(struct call *c, const struct mailbox *m)
 static int prepare(struct call *c, struct mailbox_wish *wish)
 {
 	struct engine *e = c->engine;
+	const struct provider *outside = mailboxes_of(e)->provider;
 
-	if (!e->provider || !e->provider->needs_secret)
+	if (!outside || !outside->needs_secret)
 		return LAPSE_OK;
 	wish->id = id_next(&e->ids, c->tx->now);
 	return outside_make_secret(e, wish->id, &c->arena, &wish->secret, &c->problem);
@@ -86,7 +110,7 @@ int mailbox_api_create(struct call *c)
 {
 	struct mailbox_wish wish = { 0 };
 	struct mailbox m = { 0 };
-	int r = take_body(c, MAILBOX_CREATE_BODY, &wish);
+	int r = take_mailbox_body(c, MAILBOX_CREATE_BODY, &wish);
 
 	if (r == LAPSE_OK)
 		r = prepare(c, &wish);
@@ -97,7 +121,7 @@ int mailbox_api_create(struct call *c)
 	if (m.status == MAILBOX_PROVISIONING)
 		return create_outside(c, &m);
 	c->status = 201;
-	answer(c, &m);
+	mailbox_answer(c, &m);
 	return LAPSE_OK;
 }
 
@@ -110,7 +134,7 @@ struct list_query {
 
 const struct json_field MAILBOX_LIST_QUERY[] = {
 	{ "limit", FIELD_INT, false, offsetof(struct list_query, page.limit), 1, LIMIT_MAX,
-	  "items a page (default 20)" },
+	  "items per page (default 20)" },
 	{ "after", FIELD_TEXT, false, offsetof(struct list_query, page.after), 1, ID_TEXT_LEN,
 	  "next_cursor of the page before" },
 	{ "include_expired", FIELD_BOOL, false, offsetof(struct list_query, include_expired), 0, 0,
@@ -160,7 +184,7 @@ int mailbox_api_get(struct call *c)
 			     &c->problem);
 
 	if (r == LAPSE_OK)
-		answer(c, &m);
+		mailbox_answer(c, &m);
 	return r;
 }
 
@@ -174,21 +198,21 @@ const struct json_field MAILBOX_RENEW_BODY[] = {
 	{ 0 },
 };
 
-static int check_match(struct call *c, const struct mailbox *m)
+static int check_if_match(struct call *c, const struct mailbox *m)
 {
 	struct buf CLEANUP(buf_done) json = { 0 };
 
 	if (!c->if_match)
 		return LAPSE_OK;
 	mailbox_write(&json, m, c->tx->now);
-	return call_check_match(c, &json);
+	return etag_check(c->if_match, &json, &c->problem);
 }
 
 int mailbox_api_renew(struct call *c)
 {
 	struct renew_body body = { 0 };
 	struct mailbox m;
-	int r = take_body(c, MAILBOX_RENEW_BODY, &body);
+	int r = take_mailbox_body(c, MAILBOX_RENEW_BODY, &body);
 
 	if (r == LAPSE_OK)
 		r = mailbox_look(c->tx, c->owner, c->params[0], MAILBOX_OPERATE, &c->arena, &m,
@@ -196,11 +220,11 @@ int mailbox_api_renew(struct call *c)
 	if (r == LAPSE_OK)
 		r = mailbox_check_ttl(c->engine->settings, &body.ttl_ms, &c->problem);
 	if (r == LAPSE_OK)
-		r = check_match(c, &m);
+		r = check_if_match(c, &m);
 	if (r == LAPSE_OK)
 		r = mailbox_renew(c->tx, &m, body.ttl_ms);
 	if (r == LAPSE_OK)
-		answer(c, &m);
+		mailbox_answer(c, &m);
 	return r;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making a mailbox: what may be asked for, its name, its row. */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ static int take_domain(const struct engine *e, const char *wish, struct arena *a
 	ascii_lower(domain);
 	if (!host_is_valid(domain, &why))
 		return problem_set(p, LAPSE_EINVAL, "domain", "domain %s", why);
-	if (!e->provider && strcmp(domain, own) != 0)
+	if (!mailboxes_of(e)->provider && strcmp(domain, own) != 0)
 		return problem_set(p, LAPSE_EINVAL, "domain",
 				   "domain must be %.200s: mailboxes of the provider local have "
 				   "no other",
@@ -58,17 +59,16 @@ static int take_username(const char *wish, struct arena *arena, const char **ret
 	return LAPSE_OK;
 }
 
-static int check_limit(struct tx *tx, struct problem *p)
+static int check_mailbox_limit(struct tx *tx, const char *owner, struct problem *p)
 {
-	int i = matrix_find(tx->engine, "mailboxes");
 	int64_t max = tx->engine->settings->mailboxes_max;
 
-	if (tx->engine->states[i].live + tx->live_delta[i] >= max)
+	if (tx_live(tx, &MAILBOX_BOUND) >= max)
 		return problem_set(p, LAPSE_ELIMIT, NULL,
 				   "there are %" PRId64
 				   " mailboxes already (mailboxes_max): let some expire first",
 				   max);
-	return LAPSE_OK;
+	return quota_take(tx, owner, QUOTA_MAILBOXES, p);
 }
 
 static const struct db_stmt INSERT = {
@@ -77,10 +77,11 @@ static const struct db_stmt INSERT = {
 };
 
 /* 1 = the row is there, 0 = its address is taken. */
-static int insert(struct tx *tx, const struct mailbox *m)
+static int insert_mailbox(struct tx *tx, const struct mailbox *m)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &INSERT);
 
+	assert(tx_is_open(tx));
 	db_bind_int(&q, 1, m->id);
 	db_bind_text(&q, 2, m->owner);
 	db_bind_text(&q, 3, m->address);
@@ -106,6 +107,7 @@ static int find_holder(struct tx *tx, const char *address, struct arena *arena, 
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &HOLDER);
 
+	assert(tx_is_open(tx));
 	db_bind_text(&q, 1, address);
 	int r = db_step(&q);
 	if (r > 0) {
@@ -115,18 +117,19 @@ static int find_holder(struct tx *tx, const char *address, struct arena *arena, 
 	return r;
 }
 
-/* As insert(). Whoever has the address and is due has it no longer: wanting it is a look, too. */
+/* As insert_mailbox(). A mailbox that has the address and is due expires first, as it would when it
+ * is looked at. */
 static int take_address(struct tx *tx, struct arena *arena, const struct mailbox *m)
 {
 	struct mailbox holder;
-	int r = insert(tx, m);
+	int r = insert_mailbox(tx, m);
 
 	if (r != 0)
 		return r;
 	r = find_holder(tx, m->address, arena, &holder);
 	if (r > 0)
 		r = mailbox_expire(tx, &holder);
-	return r > 0 ? insert(tx, m) : r;
+	return r > 0 ? insert_mailbox(tx, m) : r;
 }
 
 static const char *random_name(struct arena *arena)
@@ -164,12 +167,13 @@ int mailbox_create(struct tx *tx, const char *owner, const struct mailbox_wish *
 		   struct arena *arena, struct mailbox *ret, struct problem *p)
 {
 	const struct engine *e = tx->engine;
+	const struct provider *outside = mailboxes_of(e)->provider;
 	int64_t ttl_ms = wish->ttl_ms;
 	struct mailbox m = { .id = wish->id ? wish->id : id_next(&tx->engine->ids, tx->now),
 			     .owner = owner,
-			     .status = e->provider ? MAILBOX_PROVISIONING : MAILBOX_ACTIVE,
+			     .status = outside ? MAILBOX_PROVISIONING : MAILBOX_ACTIVE,
 			     .created_at = tx->now,
-			     .provider = e->provider ? e->provider->name : PROVIDER_LOCAL.name,
+			     .provider = outside ? outside->name : PROVIDER_LOCAL.name,
 			     .stalwart_account = "",
 			     .secret = wish->secret ? wish->secret : "" };
 	int r = mailbox_check_ttl(e->settings, &ttl_ms, p);
@@ -178,12 +182,12 @@ int mailbox_create(struct tx *tx, const char *owner, const struct mailbox_wish *
 	if (r == LAPSE_OK)
 		r = take_domain(e, wish->domain, arena, &m.domain, p);
 	if (r == LAPSE_OK)
-		r = check_limit(tx, p);
+		r = check_mailbox_limit(tx, owner, p);
 	if (r == LAPSE_OK)
 		r = insert_named(tx, wish->username, arena, &m, p);
 	if (r < 0)
 		return r;
-	tx_count(tx, "mailboxes", 1);
+	tx_count(tx, &MAILBOX_BOUND, 1);
 	*ret = m;
 	return m.status == MAILBOX_ACTIVE ? mailbox_activate(tx, ret) : LAPSE_OK;
 }
@@ -195,15 +199,14 @@ static const struct db_stmt ACTIVATE = {
 
 int mailbox_activate(struct tx *tx, struct mailbox *m)
 {
+	assert(tx_can_write(tx));
 	if (m->status == MAILBOX_PROVISIONING) {
 		struct db_query CLEANUP(db_finish) q = db_query(tx->db, &ACTIVATE);
 		db_bind_int(&q, 1, m->id);
 		db_bind_text(&q, 2, m->stalwart_account);
-		int r = db_run(&q);
+		int r = db_post(&q, DB_ONE_OR(LAPSE_EUNAVAILABLE));
 		if (r < 0)
 			return r;
-		if (db_changed(&q) == 0)
-			return LAPSE_EUNAVAILABLE;
 		m->status = MAILBOX_ACTIVE;
 	}
 	mailbox_note_deadline(tx, m->expires_at);
@@ -212,5 +215,5 @@ int mailbox_activate(struct tx *tx, struct mailbox *m)
 
 int mailbox_forget(struct tx *tx, const struct mailbox *m)
 {
-	return mailbox_drop_row(tx, m->id, "mailboxes");
+	return mailbox_drop_live(tx, m);
 }

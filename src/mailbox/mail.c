@@ -4,10 +4,7 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "engine/call.h"
 #include "mailbox/outside.h"
-
-#define MAIL_ID_MAX 256 /* bytes of a provider's id of a mail */
 
 /* What may be asked for */
 
@@ -44,7 +41,7 @@ static int check_recipients(const struct mail_draft *d, struct problem *p)
 
 	if (d->to.count == 0)
 		return problem_set(p, LAPSE_EINVAL, "to", "to must name an address");
-	/* Each first: the sum of three lengths that somebody made up could wrap. */
+	/* Each one first, because the sum of three huge numbers could wrap. */
 	if (d->to.count > max || d->cc.count > max || d->bcc.count > max ||
 	    d->to.count + d->cc.count + d->bcc.count > max)
 		return problem_set(p, LAPSE_EINVAL, "to",
@@ -75,7 +72,7 @@ int mail_draft_check(struct mail_draft *d, struct problem *p)
 
 int mail_explain(enum provider_verb verb, int err, struct problem *p)
 {
-	if (err == LAPSE_ENOTFOUND && verb == PROVIDER_GET)
+	if (err == LAPSE_ENOTFOUND && (verb == PROVIDER_GET || verb == PROVIDER_READ))
 		return problem_set(p, err, NULL, "there is no such message");
 	return err;
 }
@@ -87,14 +84,14 @@ static bool is_mail_id(const char *text)
 	return n <= MAIL_ID_MAX && utf8_is_valid(text, n, true);
 }
 
-static int run(struct tx *tx, struct provider *in, const struct mailbox *m, struct provider_op *op,
-	       struct problem *p)
+static int mail_run_inside(struct tx *tx, struct provider *in, const struct mailbox *m,
+			   struct provider_op *op, struct problem *p)
 {
 	op->who = outside_principal(m, "");
 	int r = in->run(in, tx, op);
 	if (r < 0)
 		*p = op->problem;
-	return r == PROVIDER_NEEDS_WRITE ? CALL_NEEDS_WRITE : mail_explain(op->verb, r, p);
+	return mail_explain(op->verb, r, p);
 }
 
 int mailbox_mail(struct tx *tx, const char *owner, const char *id, struct arena *arena,
@@ -102,16 +99,14 @@ int mailbox_mail(struct tx *tx, const char *owner, const char *id, struct arena 
 {
 	struct mailbox m;
 
-	if (op->verb == PROVIDER_GET && !is_mail_id(op->mail_id)) {
+	if ((op->verb == PROVIDER_GET || op->verb == PROVIDER_READ) && !is_mail_id(op->mail_id)) {
 		op->err = LAPSE_ENOTFOUND;
 		return mail_explain(op->verb, op->err, p);
 	}
 	int r = mailbox_look(tx, owner, id, MAILBOX_OPERATE, arena, &m, p);
 	if (r != LAPSE_OK)
 		return r;
-	struct provider *in = mailbox_provider_of(tx->engine, &m);
-	if (in && in->run)
-		return run(tx, in, &m, op, p);
 	*ret = m;
-	return CALL_WAIT;
+	struct provider *in = mailbox_provider_of(tx->engine, &m);
+	return in && in->run ? mail_run_inside(tx, in, &m, op, p) : MAIL_IS_OUTSIDE;
 }

@@ -5,10 +5,16 @@
  * answers.
  */
 #include "mailbox/api.h"
+
+#include <assert.h>
+
 #include "mailbox/mail.h"
 #include "mailbox/outside.h"
+#include "provider/deliver.h"
 
 #define BODY_MAX (INT64_C(64) << 20) /* the request's own limit comes first */
+#define WAIT_MAX_MS 60000
+#define MAIL_POLL_MS 2000 /* between two questions to a mail server while a call waits */
 
 /* Writing */
 
@@ -36,6 +42,8 @@ static void write_mail(struct buf *out, const struct mail *m, bool whole)
 		json_put_text(out, "body", m->text);
 		json_put_text(out, "html", m->html);
 		json_put_bool(out, "truncated", m->truncated);
+		if (m->files)
+			json_put_raw(out, "attachments", m->files);
 	}
 	json_end(out, '}');
 }
@@ -43,7 +51,7 @@ static void write_mail(struct buf *out, const struct mail *m, bool whole)
 /* The answer to an operation that went well. */
 static void write_answer(struct buf *out, const struct provider_op *op)
 {
-	if (op->verb == PROVIDER_GET) {
+	if (op->verb == PROVIDER_GET || op->verb == PROVIDER_READ) {
 		write_mail(out, &op->mails[0], true);
 		return;
 	}
@@ -61,12 +69,69 @@ static void write_answer(struct buf *out, const struct provider_op *op)
 	page_close(out, op->next_cursor);
 }
 
+/* The query of a list */
+
+struct mails_query {
+	struct page page;
+	const char *folder, *since;
+	int64_t wait_ms;
+};
+
+const struct json_field MAILBOX_MAILS_QUERY[] = {
+	{ "limit", FIELD_INT, false, offsetof(struct mails_query, page.limit), 1, LIMIT_MAX,
+	  "items per page (default 20)" },
+	{ "after", FIELD_TEXT, false, offsetof(struct mails_query, page.after), 1, 400,
+	  "next_cursor of the page before" },
+	{ "folder", FIELD_TEXT, false, offsetof(struct mails_query, folder), 1, 16,
+	  "inbox (default), sent, drafts, junk or all" },
+	{ "since", FIELD_LABEL, false, offsetof(struct mails_query, since), 1, MAIL_ID_MAX,
+	  "id of a mail: only newer ones" },
+	{ "wait_ms", FIELD_INT, false, offsetof(struct mails_query, wait_ms), 0, WAIT_MAX_MS,
+	  "wait so long for the first mail when there is none" },
+	{ 0 },
+};
+
+static int mails_query_take(struct call *c, struct mails_query *ret, struct mail_query *ret_ask)
+{
+	*ret = (struct mails_query){ .page.limit = LIMIT_DEFAULT, .folder = "inbox" };
+	int r = call_query(c, MAILBOX_MAILS_QUERY, ret);
+	if (r == LAPSE_OK)
+		r = mail_folder_parse(ret->folder, &ret_ask->folder, &c->problem);
+	ret_ask->limit = ret->page.limit;
+	ret_ask->after = ret->page.after;
+	ret_ask->since = ret->since;
+	return r;
+}
+
+/* Waiting for mail */
+
+/* No longer than the mailbox lives; one that is held lives on after its deadline. A mail server
+ * does not tell us what arrives, so it is asked again. LAPSE_OK = the time is over. */
+static int mail_wait(struct call *c, const struct mailbox *m, bool outside)
+{
+	struct mails_query query;
+	struct mail_query ask;
+	int r = mails_query_take(c, &query, &ask);
+	lapse_ms left = r < 0 ? 0 : call_wait_left(c, query.wait_ms);
+	lapse_ms lives = time_sub(m->expires_at, c->tx->now);
+
+	assert(m->id > 0 && left >= 0);
+	if (r < 0 || left == 0)
+		return r;
+	if (lives > 0 && lives < left)
+		left = lives;
+	if (outside && left > MAIL_POLL_MS)
+		left = MAIL_POLL_MS;
+	c->next = mailbox_api_mails;
+	return call_park(c, local_wait_key(&c->arena, m->id), left);
+}
+
 /* Running */
 
-static int finish(struct call *c)
+static int mail_call_finish(struct call *c)
 {
 	struct outside_call *x = c->state;
-	struct mailbox m;
+	struct mailbox m = { 0 };
 	int r = LAPSE_OK;
 
 	/* A mail that was sent was sent. Otherwise a mailbox that has expired meanwhile is the
@@ -74,12 +139,17 @@ static int finish(struct call *c)
 	if (x->op.verb != PROVIDER_SEND || x->err < 0)
 		r = mailbox_look(c->tx, c->owner, c->params[0], MAILBOX_OPERATE, &c->arena, &m,
 				 &c->problem);
-	if (r == CALL_NEEDS_WRITE || r == CALL_AGAIN)
-		c->next = finish;
+	if (r == TX_NEEDS_WRITE || r == TX_AGAIN)
+		c->next = mail_call_finish;
 	if (r == LAPSE_OK)
-		r = outside_result(x);
+		r = outside_result(x, &c->problem);
 	if (r != LAPSE_OK)
 		return mail_explain(x->op.verb, r, &c->problem);
+	if (x->op.verb == PROVIDER_LIST && x->op.mails_count == 0) {
+		r = mail_wait(c, &m, true);
+		if (r != LAPSE_OK)
+			return r;
+	}
 	buf_puts(&c->reply, x->answer);
 	return LAPSE_OK;
 }
@@ -89,30 +159,41 @@ static void take_answer(struct outside_call *x)
 	struct buf CLEANUP(buf_done) out = { 0 };
 
 	write_answer(&out, &x->op);
-	x->answer = arena_strndup(&x->call->arena, out.data, out.len);
+	x->answer = arena_strndup(x->arena, out.data, out.len);
 }
 
 static int run_outside(struct call *c, const struct mailbox *m, const struct provider_op *ask)
 {
-	struct outside_call *x = outside_new(c, ask->verb, m);
-	int r = outside_start(x);
+	struct outside_call *x = mailbox_api_outside(c, ask->verb, m);
+	int r = outside_start(x, c->tx, &c->problem);
 
 	x->op.query = ask->query;
 	x->op.mail_id = ask->mail_id;
 	x->op.draft = ask->draft;
 	x->take = take_answer;
-	return r < 0 ? r : call_await(c, finish);
+	return r < 0 ? r : call_await(c, mail_call_finish);
+}
+
+static int answer_here(struct call *c, const struct mailbox *m, const struct provider_op *op)
+{
+	if (op->verb == PROVIDER_LIST && op->mails_count == 0) {
+		int r = mail_wait(c, m, false);
+		if (r != LAPSE_OK)
+			return r;
+	}
+	write_answer(&c->reply, op);
+	return LAPSE_OK;
 }
 
 /* The mailbox must live; then its provider is asked. */
-static int run(struct call *c, struct provider_op *op)
+static int mail_call_run(struct call *c, struct provider_op *op)
 {
 	struct mailbox m;
 	int r = mailbox_mail(c->tx, c->owner, c->params[0], &c->arena, op, &m, &c->problem);
 
 	if (r == LAPSE_OK)
-		write_answer(&c->reply, op);
-	if (r == CALL_WAIT)
+		r = answer_here(c, &m, op);
+	else if (r == MAIL_IS_OUTSIDE)
 		r = run_outside(c, &m, op);
 	provider_op_done(op);
 	return r;
@@ -120,44 +201,39 @@ static int run(struct call *c, struct provider_op *op)
 
 /* Reading */
 
-struct mails_query {
-	struct page page;
-	const char *folder;
-};
-
-const struct json_field MAILBOX_MAILS_QUERY[] = {
-	{ "limit", FIELD_INT, false, offsetof(struct mails_query, page.limit), 1, LIMIT_MAX,
-	  "items a page (default 20)" },
-	{ "after", FIELD_TEXT, false, offsetof(struct mails_query, page.after), 1, 400,
-	  "next_cursor of the page before" },
-	{ "folder", FIELD_TEXT, false, offsetof(struct mails_query, folder), 1, 16,
-	  "inbox (default), sent, drafts, junk or all" },
-	{ 0 },
-};
-
 int mailbox_api_mails(struct call *c)
 {
-	struct mails_query query = { .page.limit = LIMIT_DEFAULT, .folder = "inbox" };
-	struct provider_op op = { 0 };
-	int r = call_query(c, MAILBOX_MAILS_QUERY, &query);
+	struct provider_op op = { .verb = PROVIDER_LIST };
+	struct mails_query query;
+	int r = mails_query_take(c, &query, &op.query);
 
-	if (r == LAPSE_OK)
-		r = mail_folder_parse(query.folder, &op.query.folder, &c->problem);
 	if (r < 0)
 		return r;
+	if (c->stopping && c->runs > 1) { /* nothing has come, and no server is asked any more */
+		write_answer(&c->reply, &op);
+		return LAPSE_OK;
+	}
 	provider_op_init(&op, PROVIDER_LIST);
-	op.query.limit = query.page.limit;
-	op.query.after = query.page.after;
-	return run(c, &op);
+	return mail_call_run(c, &op);
+}
+
+static int mail_read_one(struct call *c, enum provider_verb verb)
+{
+	struct provider_op op = { 0 };
+
+	provider_op_init(&op, verb);
+	op.mail_id = c->params[1];
+	return mail_call_run(c, &op);
 }
 
 int mailbox_api_mail(struct call *c)
 {
-	struct provider_op op = { 0 };
+	return mail_read_one(c, PROVIDER_GET);
+}
 
-	provider_op_init(&op, PROVIDER_GET);
-	op.mail_id = c->params[1];
-	return run(c, &op);
+int mailbox_api_read_mail(struct call *c)
+{
+	return mail_read_one(c, PROVIDER_READ);
 }
 
 /* Sending */
@@ -179,11 +255,11 @@ const struct json_field MAILBOX_SEND_BODY[] = {
 	{ "cc", FIELD_TEXTS, false, offsetof(struct send_body, cc), 0, MAIL_RECIPIENTS_MAX,
 	  "addresses that get a copy" },
 	{ "bcc", FIELD_TEXTS, false, offsetof(struct send_body, bcc), 0, MAIL_RECIPIENTS_MAX,
-	  "addresses that get a copy nobody else sees" },
+	  "addresses that get a copy; other recipients do not see them" },
 	{ 0 },
 };
 
-static struct mail_addresses take_addresses(struct call *c, const json_t *list)
+static struct mail_addresses addresses_of_body(struct call *c, const json_t *list)
 {
 	size_t n = json_is_string(list) ? 1 : json_array_size(list);
 	const char **items = arena_alloc(&c->arena, n * sizeof(*items));
@@ -200,9 +276,9 @@ static int take_draft(struct call *c, struct mail_draft *d)
 
 	if (r < 0)
 		return r;
-	*d = (struct mail_draft){ .to = take_addresses(c, body.to),
-				  .cc = take_addresses(c, body.cc),
-				  .bcc = take_addresses(c, body.bcc),
+	*d = (struct mail_draft){ .to = addresses_of_body(c, body.to),
+				  .cc = addresses_of_body(c, body.cc),
+				  .bcc = addresses_of_body(c, body.bcc),
 				  .subject = body.subject,
 				  .text = body.body,
 				  .html = body.html };
@@ -219,5 +295,5 @@ int mailbox_api_send(struct call *c)
 		return r;
 	provider_op_init(&op, PROVIDER_SEND);
 	op.draft = draft;
-	return run(c, &op);
+	return mail_call_run(c, &op);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mailbox/mailbox.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "engine/call.h"
+#include "provider/deliver.h"
 #include "provider/local.h"
 
 #define OWNED_AT_ONCE 100 /* due ones that a list lets expire */
@@ -71,9 +72,11 @@ int mailbox_get(struct db *db, int64_t id, struct arena *arena, struct mailbox *
 
 struct provider *mailbox_provider_of(const struct engine *e, const struct mailbox *m)
 {
+	struct provider *outside = mailboxes_of(e)->provider;
+
 	if (strcmp(m->provider, PROVIDER_LOCAL.name) == 0)
 		return (struct provider *)&PROVIDER_LOCAL;
-	return e->provider && strcmp(e->provider->name, m->provider) == 0 ? e->provider : NULL;
+	return outside && strcmp(outside->name, m->provider) == 0 ? outside : NULL;
 }
 
 static bool is_local(const struct mailbox *m)
@@ -116,14 +119,15 @@ int mailbox_announce(struct tx *tx, enum event_kind kind, const struct mailbox *
 	json_put_text(&data, "address", m->address);
 	json_put_time(&data, "expires_at", m->expires_at);
 	json_end(&data, '}');
+	local_wake(tx, m->id); /* a call that waits for mail checks the mailbox again */
 	return event_add(tx, m->owner, kind, &data);
 }
 
 /* Its row passes from one line of the matrix to the other. */
 static void count_ended(struct tx *tx)
 {
-	tx_count(tx, "mailboxes", -1);
-	tx_count(tx, "mailboxes_expired", 1);
+	tx_count(tx, &MAILBOX_BOUND, -1);
+	tx_count(tx, &MAILBOX_EXPIRED_BOUND, 1);
 }
 
 /* The earliest deadline */
@@ -132,8 +136,8 @@ static void note_deadline(struct engine *e, void *arg)
 {
 	lapse_ms at = *(lapse_ms *)arg;
 
-	if (at < e->mailboxes->earliest)
-		e->mailboxes->earliest = at;
+	if (at < mailboxes_of(e)->earliest)
+		mailboxes_of(e)->earliest = at;
 }
 
 void mailbox_note_deadline(struct tx *tx, lapse_ms at)
@@ -142,19 +146,38 @@ void mailbox_note_deadline(struct tx *tx, lapse_ms at)
 
 	*arg = at;
 	tx_effect(tx, note_deadline, arg);
+	if (cluster_has_others(&tx->engine->cluster)) /* where telling fails, so does tx */
+		cluster_tell(tx, MAILBOX_TOPIC, arena_printf(&tx->arena, "%lld", (long long)at));
 }
 
 static const struct db_stmt DROP = { "DELETE FROM mailboxes WHERE id = $1" };
 
-int mailbox_drop_row(struct tx *tx, int64_t id, const char *counted_as)
+/* 1 = it was there, 0 = it was not. */
+static int mailbox_drop_row(struct tx *tx, int64_t id, const struct bound_spec *counted_as)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &DROP);
 
+	assert(tx_is_open(tx));
 	db_bind_int(&q, 1, id);
 	int r = db_run(&q);
+	assert(r < 0 || db_changed(&q) <= 1);
 	if (r == LAPSE_OK)
 		tx_count(tx, counted_as, -db_changed(&q));
-	return r;
+	return r < 0 ? r : (int)db_changed(&q);
+}
+
+int mailbox_drop_live(struct tx *tx, const struct mailbox *m)
+{
+	int r = mailbox_drop_row(tx, m->id, &MAILBOX_BOUND);
+
+	return r <= 0 ? r : quota_give_back(tx, m->owner, QUOTA_MAILBOXES);
+}
+
+int mailbox_drop_ended(struct tx *tx, int64_t id)
+{
+	int r = mailbox_drop_row(tx, id, &MAILBOX_EXPIRED_BOUND);
+
+	return r < 0 ? r : LAPSE_OK;
 }
 
 /* Ending */
@@ -171,6 +194,7 @@ static int end_row(struct tx *tx, const struct mailbox *m, enum mailbox_status s
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &END);
 
+	assert(tx_is_open(tx));
 	db_bind_int(&q, 1, m->id);
 	db_bind_text(&q, 2, mailbox_status_name(status));
 	db_bind_int(&q, 3, !is_local(m));
@@ -180,13 +204,14 @@ static int end_row(struct tx *tx, const struct mailbox *m, enum mailbox_status s
 	if (r < 0 || db_changed(&q) == 0)
 		return r;
 	count_ended(tx);
-	return 1;
+	r = quota_give_back(tx, m->owner, QUOTA_MAILBOXES);
+	return r < 0 ? r : 1;
 }
 
 static void start_purge(struct engine *e, void *arg)
 {
 	(void)arg;
-	e->mailboxes->purging = true;
+	mailboxes_of(e)->purging = true;
 }
 
 /* The account goes now, or its deletion is noted, to be tried from `at` on. */
@@ -211,11 +236,11 @@ struct lag {
 
 static void measure(struct engine *e, void *arg)
 {
-	histogram_add(&e->expiry_lag, HISTOGRAM_LAG, ((struct lag *)arg)->ms * 1000);
+	engine_note_lag(e, matrix_find(e, "mailboxes"), ((struct lag *)arg)->ms);
 }
 
 /* The lag of an expiry ends when the account is gone. */
-static void measure_lag(struct tx *tx, lapse_ms expires_at)
+static void measure_expiry_lag(struct tx *tx, lapse_ms expires_at)
 {
 	struct lag *lag = tx_alloc(tx, sizeof(*lag));
 
@@ -227,10 +252,11 @@ static const struct db_stmt HELD = {
 	"SELECT 1 FROM holds WHERE tbl = 'mailboxes' AND ref = $1 AND until > $2"
 };
 
-static int is_held(struct tx *tx, int64_t id)
+static int is_mailbox_held(struct tx *tx, int64_t id)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &HELD);
 
+	assert(tx_is_open(tx));
 	db_bind_int(&q, 1, id);
 	db_bind_int(&q, 2, tx->now);
 	return db_step(&q);
@@ -241,7 +267,7 @@ static int may_go(struct tx *tx, const struct mailbox *m)
 {
 	if (guard_in_grace(tx->engine->restored_at, 0, tx->now))
 		return 0;
-	int held = is_held(tx, m->id);
+	int held = is_mailbox_held(tx, m->id);
 	return held < 0 ? held : !held;
 }
 
@@ -261,7 +287,7 @@ int mailbox_expire(struct tx *tx, const struct mailbox *m)
 	if (r < 0)
 		return r;
 	if (is_local(m))
-		measure_lag(tx, m->expires_at);
+		measure_expiry_lag(tx, m->expires_at);
 	return 1;
 }
 
@@ -285,13 +311,13 @@ static int expire_by_look(struct tx *tx, struct mailbox *m, enum mailbox_use use
 	if (r <= 0)
 		return r;
 	if (!tx->write)
-		return CALL_NEEDS_WRITE;
+		return TX_NEEDS_WRITE;
 	r = mailbox_expire(tx, m);
 	if (r <= 0)
 		return r;
 	m->status = MAILBOX_EXPIRED;
 	m->cleanup_failed = !is_local(m);
-	return use == MAILBOX_OPERATE ? CALL_AGAIN : LAPSE_OK;
+	return use == MAILBOX_OPERATE ? TX_AGAIN : LAPSE_OK;
 }
 
 static int no_such_mailbox(struct problem *p)
@@ -300,12 +326,13 @@ static int no_such_mailbox(struct problem *p)
 }
 
 /* 1 = it is there and the owner's. */
-static int find(struct tx *tx, const char *owner, const char *id_text, struct arena *arena,
-		struct mailbox *ret)
+static int find_mailbox(struct tx *tx, const char *owner, const char *id_text, struct arena *arena,
+			struct mailbox *ret)
 {
 	struct mailbox m;
 	int64_t id;
 
+	assert(tx_is_open(tx));
 	if (!mailbox_id_parse(id_text, &id))
 		return 0;
 	int r = mailbox_get(tx->db, id, arena, &m);
@@ -319,7 +346,7 @@ int mailbox_look(struct tx *tx, const char *owner, const char *id, enum mailbox_
 		 struct arena *arena, struct mailbox *ret, struct problem *p)
 {
 	struct mailbox m;
-	int r = find(tx, owner, id, arena, &m);
+	int r = find_mailbox(tx, owner, id, arena, &m);
 
 	if (r <= 0)
 		return r < 0 ? r : no_such_mailbox(p);
@@ -347,6 +374,7 @@ static int has_owned_due(struct tx *tx, const char *owner)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &ANY_OWNED_DUE);
 
+	assert(tx_is_open(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_int(&q, 2, tx->now);
 	db_bind_int(&q, 3, 1);
@@ -359,6 +387,7 @@ static int read_owned_due(struct tx *tx, const char *owner, struct mailbox *out,
 	size_t n = 0;
 	int r;
 
+	assert(tx_is_open(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_int(&q, 2, tx->now);
 	db_bind_int(&q, 3, OWNED_AT_ONCE);
@@ -378,7 +407,7 @@ int mailbox_expire_owned(struct tx *tx, const char *owner)
 	if (r <= 0)
 		return r;
 	if (!tx->write)
-		return CALL_NEEDS_WRITE;
+		return TX_NEEDS_WRITE;
 	struct mailbox *due = tx_alloc(tx, OWNED_AT_ONCE * sizeof(*due));
 	r = read_owned_due(tx, owner, due, &n);
 	for (size_t i = 0; r == LAPSE_OK && i < n; i++) {
@@ -405,6 +434,7 @@ int mailbox_list(struct tx *tx, const char *owner, bool include_expired, int64_t
 		db_query(tx->db, include_expired ? &LIST_ALL : &LIST_ACTIVE);
 	int r;
 
+	assert(tx_is_open(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_int(&q, 2, before);
 	db_bind_int(&q, 3, limit);
@@ -428,13 +458,12 @@ int mailbox_renew(struct tx *tx, struct mailbox *m, int64_t ttl_ms)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &RENEW);
 
+	assert(tx_can_write(tx));
 	m->expires_at = time_add(tx->now, ttl_ms);
 	db_bind_int(&q, 1, m->id);
 	db_bind_int(&q, 2, m->expires_at);
 	db_bind_int(&q, 3, tx->now);
-	int r = db_run(&q);
-	if (r == LAPSE_OK && db_changed(&q) == 0)
-		return LAPSE_EEXPIRED;
+	int r = db_post(&q, DB_ONE_OR(LAPSE_EEXPIRED));
 	if (r < 0)
 		return r;
 	mailbox_note_deadline(tx, m->expires_at);
@@ -449,15 +478,15 @@ static int hide(struct tx *tx, int64_t id)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &HIDE);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, id);
-	return db_run(&q);
+	return db_post(&q, DB_ANY);
 }
 
 /* An expired one has its cleanup already; the row waits for it, or goes at once. */
 static int delete_expired(struct tx *tx, const struct mailbox *m)
 {
-	return m->cleanup_failed ? hide(tx, m->id)
-				 : mailbox_drop_row(tx, m->id, "mailboxes_expired");
+	return m->cleanup_failed ? hide(tx, m->id) : mailbox_drop_ended(tx, m->id);
 }
 
 static int delete_active(struct tx *tx, const struct mailbox *m)
@@ -467,7 +496,7 @@ static int delete_active(struct tx *tx, const struct mailbox *m)
 	if (r < 0)
 		return r;
 	if (is_local(m))
-		return mailbox_drop_row(tx, m->id, "mailboxes");
+		return mailbox_drop_live(tx, m);
 	r = end_row(tx, m, MAILBOX_DELETED, INT64_MAX);
 	return r < 0 ? r : LAPSE_OK;
 }
@@ -475,13 +504,13 @@ static int delete_active(struct tx *tx, const struct mailbox *m)
 int mailbox_delete(struct tx *tx, const char *owner, const char *id, struct problem *p)
 {
 	struct mailbox m;
-	int r = find(tx, owner, id, &tx->arena, &m);
+	int r = find_mailbox(tx, owner, id, &tx->arena, &m);
 
 	if (r < 0)
 		return r;
 	if (r == 0 || m.status == MAILBOX_PROVISIONING || m.status == MAILBOX_DELETED)
 		return no_such_mailbox(p);
-	r = is_held(tx, m.id);
+	r = is_mailbox_held(tx, m.id);
 	if (r > 0)
 		return problem_set(p, LAPSE_ECONFLICT, NULL,
 				   "the mailbox is held: release the hold first");
@@ -500,10 +529,11 @@ static int settle_row(struct tx *tx, int64_t id, const struct cleanup_outcome *o
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &SETTLE);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, id);
 	db_bind_int(&q, 2, mailbox_cleanup_flag(o->state));
 	db_bind_int(&q, 3, attempts);
-	return db_run(&q);
+	return db_post(&q, DB_ANY);
 }
 
 int mailbox_settled(struct tx *tx, const struct cleanup_outcome *o)
@@ -512,13 +542,14 @@ int mailbox_settled(struct tx *tx, const struct cleanup_outcome *o)
 	int64_t id;
 	int r = mailbox_id_parse(o->target, &id) ? mailbox_get(tx->db, id, &tx->arena, &m) : 0;
 
+	assert(tx_is_open(tx));
 	if (r <= 0)
 		return r;
 	bool over = mailbox_cleanup_flag(o->state) == 0;
 	if (over && m.status == MAILBOX_DELETED)
-		return mailbox_drop_row(tx, id, "mailboxes_expired");
+		return mailbox_drop_ended(tx, id);
 	if (o->state == CLEANUP_DONE && m.status == MAILBOX_EXPIRED)
-		measure_lag(tx, m.expires_at);
+		measure_expiry_lag(tx, m.expires_at);
 	return settle_row(tx, id, o,
 			  o->state == CLEANUP_DROPPED ? m.cleanup_attempts : o->attempts);
 }

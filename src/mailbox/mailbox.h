@@ -3,33 +3,54 @@
  * Disposable mailboxes: the operations and their SQL. Seed 002.
  *
  * A row is `provisioning` while its account is made outside, `active` until its deadline, `expired`
- * after it, `deleted` when its owner did not want it any more or when nobody knows whether its
- * account was made. The account goes as a cleanup (engine/cleanup.h) that is noted in the
- * transaction that ends the mailbox; with the provider `local`, whose mail lies in this store, in
- * that transaction itself. Every operation runs inside the caller's transaction.
+ * after it, and `deleted` when its owner deleted it or when it is unknown whether its account was
+ * made. The transaction that ends the mailbox also notes the deletion of its account as a cleanup
+ * (engine/cleanup.h); the mail of the provider `local`, which lies in this store, goes in that
+ * transaction itself. Every operation runs inside the caller's transaction.
  *
- * Time is up for a mailbox by whoever notices first: a look at it, its deadline, a sweep. All of
+ * A mailbox expires when the first of these notices: a look at it, its deadline, a sweep. All of
  * them end in mailbox_expire(), which checks again and does nothing the second time.
  */
 #ifndef LAPSE_MAILBOX_MAILBOX_H
 #define LAPSE_MAILBOX_MAILBOX_H
 
+#include <assert.h>
+
 #include "base/id.h"
 #include "base/list.h"
 #include "base/seal.h"
+#include "engine/engine.h"
 #include "engine/tx.h"
 #include "mailbox/rules.h"
 #include "provider/provider.h"
 
+/* Mail that came by LMTP, counted for each recipient. */
+enum mail_arrival { MAIL_DELIVERED, MAIL_REFUSED, MAIL_DELAYED, MAIL_ARRIVALS };
+
+#define MAILBOX_TOPIC "mailbox" /* news: a mailbox expires at this time */
+
 /* What the room keeps in memory. */
+#define MAILBOXES_MAGIC 0x4c4d4258u
+
 struct mailboxes {
+	uint32_t magic;
 	lapse_ms earliest;       /* no active mailbox that may go expires before it */
 	struct list provisioned; /* struct provisioning: accounts being made now */
 	bool purging;            /* there is mail of mailboxes that are gone */
 	lapse_us purge_next;     /* monotonic: when the next slice of it goes */
 	struct seal key;         /* for the passwords of accounts */
 	bool has_key;
+	int64_t arrived[MAIL_ARRIVALS];
+	struct provider *provider; /* where accounts live; NULL = in the store itself */
 };
+
+static inline struct mailboxes *mailboxes_of(const struct engine *e)
+{
+	struct mailboxes *m = engine_room(e, ROOM_MAILBOX);
+
+	assert(m && m->magic == MAILBOXES_MAGIC);
+	return m;
+}
 
 struct mailbox {
 	int64_t id;
@@ -73,11 +94,12 @@ int mailbox_activate(struct tx *tx, struct mailbox *m);
 /* No account was made: the row goes. */
 int mailbox_forget(struct tx *tx, const struct mailbox *m);
 
-/* Nobody knows whether the account was made: it is to be deleted, and nobody ever sees it. */
+/* It is unknown whether the account was made: the mailbox stays hidden, and its account is deleted.
+ */
 int mailbox_disown(struct tx *tx, const struct mailbox *m);
 
 /* Finds it for its owner and decides. LAPSE_OK with *ret; LAPSE_ENOTFOUND; LAPSE_EEXPIRED for one
- * that was to be used; CALL_NEEDS_WRITE in a read transaction that cannot let it expire; CALL_AGAIN
+ * that was to be used; TX_NEEDS_WRITE in a read transaction that cannot let it expire; TX_AGAIN
  * when it has expired by this look and the caller, who gets an error, must not undo that. Texts of
  * *ret live in the arena. */
 int mailbox_look(struct tx *tx, const char *owner, const char *id, enum mailbox_use use,
@@ -86,7 +108,7 @@ int mailbox_look(struct tx *tx, const char *owner, const char *id, enum mailbox_
 /* 1 = it has expired now; 0 = it is not due (any more), held, or in the grace after a restore. */
 int mailbox_expire(struct tx *tx, const struct mailbox *m);
 
-/* Lets those of the owner expire that are due, some of them. CALL_NEEDS_WRITE as above. */
+/* Lets those of the owner expire that are due, some of them. TX_NEEDS_WRITE as above. */
 int mailbox_expire_owned(struct tx *tx, const char *owner);
 
 typedef void mailbox_fn(void *arg, const struct mailbox *m);
@@ -114,11 +136,15 @@ struct provider *mailbox_provider_of(const struct engine *e, const struct mailbo
 
 int mailbox_announce(struct tx *tx, enum event_kind kind, const struct mailbox *m);
 void mailbox_note_deadline(struct tx *tx, lapse_ms expires_at); /* one that may be the earliest */
-int mailbox_drop_row(struct tx *tx, int64_t id, const char *counted_as);
+
+/* Removes the row: of a mailbox that lives, or may come to live, and of one that is over. */
+int mailbox_drop_live(struct tx *tx, const struct mailbox *m);
+int mailbox_drop_ended(struct tx *tx, int64_t id);
 int mailbox_settled(struct tx *tx, const struct cleanup_outcome *o);
 
 extern const struct cleanup_kind CLEANUP_MAILBOX;
-extern const struct bound MAILBOX_BOUND;
-extern const struct bound MAILBOX_EXPIRED_BOUND;
+extern const struct room MAILBOX_ROOM;
+extern const struct bound_spec MAILBOX_BOUND;
+extern const struct bound_spec MAILBOX_EXPIRED_BOUND;
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mailbox/outside.h"
 
+#include <assert.h>
 #include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/secret.h"
 #include "engine/engine.h"
+#include "engine/job.h"
 
 #define PASSWORD_BYTES 24 /* 48 hex digits: no server takes them for a hash */
 
@@ -22,7 +24,7 @@ struct principal outside_principal(const struct mailbox *m, const char *secret)
 
 bool outside_is_provisioning(const struct engine *e, int64_t mailbox)
 {
-	const struct list *all = &e->mailboxes->provisioned;
+	const struct list *all = &mailboxes_of(e)->provisioned;
 
 	for (const struct list *l = all->next; l != all; l = l->next)
 		if (CONTAINER_OF(l, struct outside_call, link)->mailbox.id == mailbox)
@@ -34,7 +36,8 @@ bool outside_is_provisioning(const struct engine *e, int64_t mailbox)
 
 static int has_sealed(struct engine *e)
 {
-	static const struct db_stmt ANY = { "SELECT 1 FROM mailboxes WHERE secret <> '' LIMIT 1" };
+	static const struct db_stmt ANY = { "SELECT 1 FROM mailboxes WHERE secret <> '' UNION ALL "
+					    "SELECT 1 FROM webhooks LIMIT 1" };
 	struct db_query CLEANUP(db_finish) q = db_query(e->db, &ANY);
 
 	return db_step(&q);
@@ -43,7 +46,7 @@ static int has_sealed(struct engine *e)
 /* A new key is made only while it hides nothing: one that was lost must be missed. */
 int outside_open_key(struct engine *e, struct problem *p)
 {
-	struct mailboxes *m = e->mailboxes;
+	struct mailboxes *m = mailboxes_of(e);
 
 	if (m->has_key)
 		return LAPSE_OK;
@@ -74,7 +77,7 @@ int outside_make_secret(struct engine *e, int64_t mailbox, struct arena *arena, 
 	random_bytes(bytes, sizeof(bytes));
 	hex_encode(bytes, sizeof(bytes), password);
 	mailbox_id_format(mailbox, id);
-	r = seal_close(&e->mailboxes->key, id, password, &sealed);
+	r = seal_close(&mailboxes_of(e)->key, id, password, &sealed);
 	OPENSSL_cleanse(bytes, sizeof(bytes));
 	OPENSSL_cleanse(password, sizeof(password));
 	if (r == LAPSE_OK)
@@ -86,6 +89,7 @@ static int open_secret(struct engine *e, struct outside_call *x)
 {
 	char id[MAILBOX_ID_LEN + 1];
 
+	assert(x->magic == OUTSIDE_MAGIC);
 	if (x->mailbox.secret[0] == '\0')
 		return LAPSE_OK;
 	int r = outside_open_key(e, &x->problem);
@@ -93,7 +97,7 @@ static int open_secret(struct engine *e, struct outside_call *x)
 		return r;
 	mailbox_id_format(x->mailbox.id, id);
 	buf_reserve(&x->secret, 2 * PASSWORD_BYTES);
-	r = seal_open(&e->mailboxes->key, id, x->mailbox.secret, &x->secret);
+	r = seal_open(&mailboxes_of(e)->key, id, x->mailbox.secret, &x->secret);
 	if (r < 0)
 		problem_set(
 			&x->problem, r, NULL,
@@ -103,66 +107,79 @@ static int open_secret(struct engine *e, struct outside_call *x)
 
 /* Under way */
 
-struct outside_call *outside_new(struct call *c, enum provider_verb verb, const struct mailbox *m)
+struct outside_call *outside_new(struct engine *e, struct arena *arena, enum provider_verb verb,
+				 const struct mailbox *m)
 {
-	struct outside_call *x = arena_alloc(&c->arena, sizeof(*x));
+	struct outside_call *x = arena_alloc(arena, sizeof(*x));
 
-	x->call = c;
-	x->mailbox = mailbox_copy(&c->arena, m);
+	assert(m->id != 0);
+	x->magic = OUTSIDE_MAGIC;
+	x->engine = e;
+	x->arena = arena;
+	x->mailbox = mailbox_copy(arena, m);
 	x->op.verb = verb;
 	list_init(&x->link);
-	c->state = x;
 	return x;
+}
+
+struct failed_creation {
+	const struct outside_call *call;
+	bool unknown; /* whether there is an account now */
+};
+
+static int settle_creation(struct tx *tx, void *arg)
+{
+	const struct failed_creation *x = arg;
+	const struct mailbox *m = &x->call->mailbox;
+
+	return x->unknown ? mailbox_disown(tx, m) : mailbox_forget(tx, m);
 }
 
 /* In a transaction of its own and without a sync: lost, it is what a crash leaves, and the row is
  * found again as one whose making was never settled. */
-static void settle_failed_creation(struct engine *e, const struct outside_call *x, bool unknown)
+static void settle_failed_creation(struct engine *e, const struct outside_call *call, bool unknown)
 {
-	struct tx tx;
-	int r = tx_begin(&tx, e);
+	struct failed_creation x = { call, unknown };
 
-	if (r == LAPSE_OK)
-		r = unknown ? mailbox_disown(&tx, &x->mailbox) : mailbox_forget(&tx, &x->mailbox);
-	if (r == LAPSE_OK)
-		tx_commit_lazy(&tx);
-	else
-		tx_rollback(&tx);
+	job_do(e, JOB_LAZY, settle_creation, &x);
 }
 
-/* The call must not be touched after it: the wake queues it. */
-static void finish(struct outside_call *x)
+static void outside_finish(struct outside_call *x)
 {
+	assert(x->magic == OUTSIDE_MAGIC && x->done);
 	list_remove(&x->link);
 	secret_wipe(&x->secret);
-	x->call->wake(x->call);
+	x->done(x);
 }
 
 static void on_done(struct provider_op *op)
 {
 	struct outside_call *x = op->arg;
 
+	assert(x->magic == OUTSIDE_MAGIC);
 	x->err = op->err;
 	x->problem = op->problem;
 	if (op->err == LAPSE_OK && x->take)
 		x->take(x);
 	/* When the engine ends there is no outcome: the next start settles it. */
 	if (op->verb == PROVIDER_CREATE && op->err < 0 && op->err != LAPSE_EUNAVAILABLE)
-		settle_failed_creation(x->call->engine, x, op->unknown);
+		settle_failed_creation(x->engine, x, op->unknown);
 	provider_op_done(op);
-	finish(x);
+	outside_finish(x);
 }
 
-static void ask(struct engine *e, void *arg)
+static void ask_provider(struct engine *e, void *arg)
 {
 	struct outside_call *x = arg;
 	struct provider *p = mailbox_provider_of(e, &x->mailbox);
 
+	assert(x->magic == OUTSIDE_MAGIC && x->engine == e);
+	assert(p && p->start);
 	x->err = open_secret(e, x);
 	if (x->err < 0) {
 		if (x->op.verb == PROVIDER_CREATE)
 			settle_failed_creation(e, x, false);
-		finish(x);
+		outside_finish(x);
 		return;
 	}
 	provider_op_init(&x->op, x->op.verb);
@@ -170,26 +187,27 @@ static void ask(struct engine *e, void *arg)
 	x->op.done = on_done;
 	x->op.arg = x;
 	if (x->op.verb == PROVIDER_CREATE)
-		list_append(&e->mailboxes->provisioned, &x->link);
+		list_append(&mailboxes_of(e)->provisioned, &x->link);
 	p->start(p, &x->op);
 }
 
-int outside_start(struct outside_call *x)
+int outside_start(struct outside_call *x, struct tx *tx, struct problem *p)
 {
-	struct call *c = x->call;
-	struct provider *p = mailbox_provider_of(c->engine, &x->mailbox);
+	struct provider *outside = mailbox_provider_of(x->engine, &x->mailbox);
 
-	if (!p || !p->start)
-		return problem_set(&c->problem, LAPSE_EUPSTREAM, NULL,
+	assert(x->magic == OUTSIDE_MAGIC && x->done && tx->engine == x->engine);
+	if (!outside || !outside->start)
+		return problem_set(p, LAPSE_EUPSTREAM, NULL,
 				   "the mailbox lives with the provider %.40s, which is not set up",
 				   x->mailbox.provider);
-	tx_effect(c->tx, ask, x);
+	tx_effect(tx, ask_provider, x);
 	return LAPSE_OK;
 }
 
-int outside_result(const struct outside_call *x)
+int outside_result(const struct outside_call *x, struct problem *p)
 {
+	assert(x->magic == OUTSIDE_MAGIC && x->err <= 0);
 	if (x->err < 0)
-		x->call->problem = x->problem;
+		*p = x->problem;
 	return x->err;
 }

@@ -1,30 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request that needs the provider outside: its begin, the wait, and what its finish finds.
+ * Asking the provider outside: the begin, the wait, and what the asker finds afterwards.
  *
- * A handler puts an outside_call into its call's arena and starts it in its transaction; the
- * provider is asked once that has committed, and the call woken when the answer is there. A client
- * that goes away stops nothing: the request stays until it has finished.
+ * The asker makes an outside_call and starts it in its transaction. The provider is asked once that
+ * transaction has committed; done() is called when the answer is there. A client that goes away
+ * stops nothing: the request stays until it has finished.
  *
- * Making an account is settled here as well: one that failed leaves no row, one that nobody can
- * tell leaves a pending deletion, whoever waits. Only success is left to the handler, because that
- * row and the answer belong into one transaction.
+ * The failure of making an account is settled here as well: an account that was not made leaves no
+ * row, an unknown outcome leaves a pending deletion. Only success is left to the asker, because
+ * that row and the reply belong in one transaction.
  */
 #ifndef LAPSE_MAILBOX_OUTSIDE_H
 #define LAPSE_MAILBOX_OUTSIDE_H
 
-#include "engine/call.h"
 #include "mailbox/mailbox.h"
 
+#define OUTSIDE_MAGIC 0x4c4f5554u
+
 struct outside_call {
-	struct call *call;
-	struct mailbox mailbox; /* texts in the call's arena */
+	uint32_t magic;
+	struct engine *engine;
+	struct arena *arena;    /* the asker's; it outlives the answer */
+	struct mailbox mailbox; /* texts in the arena */
 	struct provider_op op;  /* the asker fills what its verb needs; gone when it is over */
 
-	/* Takes from a good answer what is needed, into the call's arena. May be NULL. */
+	/* Takes from a good answer what is needed, into the arena. May be NULL. */
 	void (*take)(struct outside_call *x);
 
-	/* For finish; `answer` is for whoever takes one. */
+	/* Called once, when there is an outcome. Nothing here is touched after it. */
+	void (*done)(struct outside_call *x);
+	void *arg; /* for the asker */
+
+	/* The outcome; `answer` is what take() left, if anything. */
 	const char *answer;
 	int err;
 	struct problem problem;
@@ -33,15 +40,16 @@ struct outside_call {
 	struct buf secret; /* in the clear, while it is under way */
 };
 
-/* A fresh one in the call's arena; it becomes the call's state. */
-struct outside_call *outside_new(struct call *c, enum provider_verb verb, const struct mailbox *m);
+/* A fresh one in the arena. The asker sets `done`. */
+struct outside_call *outside_new(struct engine *e, struct arena *arena, enum provider_verb verb,
+				 const struct mailbox *m);
 
-/* Asks after the commit; the handler then returns call_await(). LAPSE_EUPSTREAM when the mailbox
- * lives with a provider that is not set up. */
-int outside_start(struct outside_call *x);
+/* Asks once the transaction has committed. LAPSE_EUPSTREAM when the mailbox lives with a provider
+ * that is not set up. */
+int outside_start(struct outside_call *x, struct tx *tx, struct problem *p);
 
-/* The outcome of what was asked, as a handler returns it. */
-int outside_result(const struct outside_call *x);
+/* The outcome of what was asked: LAPSE_OK, or its error with its reason in `p`. */
+int outside_result(const struct outside_call *x, struct problem *p);
 
 /* A fresh password for a new account, sealed for the mailbox with this id; in the arena. */
 int outside_make_secret(struct engine *e, int64_t mailbox, struct arena *arena, const char **ret,

@@ -23,7 +23,7 @@ enum mailbox_status mailbox_status_parse(const char *name)
 	for (size_t i = 0; i < ARRAY_LEN(STATUSES); i++)
 		if (strcmp(STATUSES[i], name) == 0)
 			return (enum mailbox_status)i;
-	return MAILBOX_DELETED; /* somebody else's word: nothing is shown of it */
+	return MAILBOX_DELETED; /* not a word of ours: treat the row as gone */
 }
 
 bool mailbox_is_due(lapse_ms expires_at, lapse_ms now)

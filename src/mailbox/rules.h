@@ -14,7 +14,7 @@
 #define USERNAME_MAX 32
 
 enum mailbox_status {
-	MAILBOX_PROVISIONING, /* its account is being made; nobody has seen it */
+	MAILBOX_PROVISIONING, /* its account is being made; no caller sees it */
 	MAILBOX_ACTIVE,
 	MAILBOX_EXPIRED,
 	MAILBOX_DELETED, /* by its owner, or never finished; the row stays until it is clean */

@@ -12,6 +12,8 @@
 #define MESSAGE_RECIPIENTS_MAX 1000        /* of a broadcast */
 #define MESSAGE_IDS_MAX 1000               /* marked as read by name */
 #define MESSAGE_VISIBILITY_MAX_MS 43200000 /* of a claim: 12 h */
+#define MESSAGE_PAGE_MAX_BYTES (1 << 20)   /* contents of a page, or of a claim */
+#define MESSAGE_MARK_US 5000               /* time that marking may take in one transaction */
 #define MESSAGE_MARK_A_TURN 500            /* rows marked as read in one transaction */
 
 enum message_verdict { MESSAGE_LIVE, MESSAGE_DUE };
@@ -24,7 +26,7 @@ enum claim_verdict { CLAIM_OURS, CLAIM_LOST };
 #define CLAIM_NONE ((int64_t)-1)
 
 /* Whether the holder of claim `given` may mark a message that now carries claim `current` as read.
- * Without a claim anybody who owns the inbox may. */
+ * Without a claim the owner of the inbox always may. */
 enum claim_verdict message_judge_claim(int64_t given, int64_t current);
 
 #endif

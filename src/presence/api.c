@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "presence/api.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -48,7 +49,7 @@ const struct json_field PRESENCE_CAPABILITIES_BODY[] = {
 	{ 0 },
 };
 
-static const char *pack(struct call *c, const json_t *capabilities)
+static const char *pack_capabilities(struct call *c, const json_t *capabilities)
 {
 	const char *names[CAPABILITIES_MAX];
 	size_t n = json_array_size(capabilities);
@@ -63,7 +64,7 @@ static struct beat make_beat(struct call *c, const char *agent, const struct bea
 	struct beat b = { .agent = agent, .cluster = body->cluster };
 
 	if (body->capabilities)
-		b.capabilities = pack(c, body->capabilities);
+		b.capabilities = pack_capabilities(c, body->capabilities);
 	if (body->metadata) {
 		char *text = json_dumps(body->metadata, JSON_COMPACT | JSON_SORT_KEYS);
 		b.metadata = arena_strdup(&c->arena, text ? text : "{}");
@@ -147,19 +148,19 @@ static bool says_nothing_new(struct call *c, struct fleet *f, uint32_t i, lapse_
 
 static void hash_agent(struct call *c)
 {
-	struct scope s = fleet_scope(c->engine->fleet, c->owner);
+	struct scope s = fleet_scope(fleet_of(c->engine), c->owner);
 
 	c->hint = HASHED | fleet_hash(&s, c->params[0], strlen(c->params[0]));
 }
 
-static void look_ahead(struct call *c)
+static void heartbeat_look_ahead(struct call *c)
 {
 	if (c->hint) {
-		FLEET_FETCH_AGENT(c->engine->fleet, (uint32_t)c->hint);
+		FLEET_FETCH_AGENT(fleet_of(c->engine), (uint32_t)c->hint);
 		return;
 	}
 	hash_agent(c);
-	FLEET_FETCH_BUCKET(c->engine->fleet, (uint32_t)c->hint);
+	FLEET_FETCH_BUCKET(fleet_of(c->engine), (uint32_t)c->hint);
 }
 
 static uint32_t find_agent(struct call *c, const struct fleet *f)
@@ -187,7 +188,7 @@ static int beat_quickly(struct call *c)
 	return answer_ok(c);
 }
 
-const struct quick PRESENCE_BEAT_QUICK = { beat_quickly, look_ahead, NULL };
+const struct quick PRESENCE_BEAT_QUICK = { beat_quickly, heartbeat_look_ahead, NULL };
 
 /* Many of them */
 
@@ -199,7 +200,7 @@ static int answer_accepted(struct call *c, int64_t n)
 	return LAPSE_OK;
 }
 
-static int too_many(struct call *c)
+static int refuse_too_many_beats(struct call *c)
 {
 	return problem_set(&c->problem, LAPSE_EINVAL, "body", "body must have at most %d entries",
 			   BEATS_MAX);
@@ -235,23 +236,42 @@ static int decode_entry(struct call *c, const json_t *entry, struct beat *ret)
 
 	if (!json_is_object(entry))
 		return problem_set(&c->problem, LAPSE_EINVAL, NULL, "must be an object");
-	int r = json_decode(entry, PRESENCE_BEATS_ENTRY, &body, &c->problem);
+	int r = fields_decode(entry, PRESENCE_BEATS_ENTRY, &body, &c->problem);
 	if (r == LAPSE_OK)
 		*ret = make_beat(c, body.agent, &body);
 	return r;
 }
 
+/* Adds the capabilities of a heartbeat that says something new. */
+static int count_capabilities(struct call *c, const json_t *entry, const struct beat *b,
+			      size_t *capabilities)
+{
+	struct fleet *f = presence_fleet(c->engine);
+	uint32_t i = fleet_find(f, c->owner, b->agent);
+
+	if (b->capabilities && (!i || !presence_is_quiet(f, i, b, c->tx->now)))
+		*capabilities += json_array_size(json_object_get(entry, "capabilities"));
+	if (*capabilities <= BEATS_CAPABILITIES_MAX)
+		return LAPSE_OK;
+	return problem_set(&c->problem, LAPSE_ETOOLARGE, "capabilities",
+			   "one request may change %d capabilities: send fewer agents at once",
+			   BEATS_CAPABILITIES_MAX);
+}
+
 static int beat_array(struct call *c)
 {
-	size_t n = json_array_size(c->body);
+	size_t n = json_array_size(c->body), capabilities = 0;
 
 	if (n > BEATS_MAX)
-		return too_many(c);
+		return refuse_too_many_beats(c);
 	for (size_t i = 0; i < n; i++) {
-		struct beat b;
+		struct beat b = { 0 };
 		int r = decode_entry(c, json_array_get(c->body, i), &b);
 		if (r < 0)
 			return blame_entry(c, r, i);
+		r = count_capabilities(c, json_array_get(c->body, i), &b, &capabilities);
+		if (r < 0)
+			return r;
 		r = presence_beat(c->tx, c->owner, &b, &c->problem);
 		if (r < 0)
 			return r;
@@ -292,7 +312,7 @@ static int beat_lines(struct call *c)
 	while (at < end) {
 		struct beat b;
 		if (n++ == BEATS_MAX)
-			return too_many(c);
+			return refuse_too_many_beats(c);
 		int r = decode_line(c, &at, end, &b);
 		if (r < 0)
 			return blame_line(c, r, n);
@@ -382,13 +402,31 @@ static int explain(struct call *c, int err)
 	return err;
 }
 
+struct get_query {
+	bool include_suspect;
+};
+
+#define INCLUDE_SUSPECT_FIELD(type)                                                                \
+	{                                                                                          \
+		"include_suspect", FIELD_BOOL, false, offsetof(type, include_suspect), 0, 0,       \
+			"suspects, too: silent agents whose record is still kept"                  \
+	}
+
+const struct json_field PRESENCE_GET_QUERY[] = {
+	INCLUDE_SUSPECT_FIELD(struct get_query),
+	{ 0 },
+};
+
 int presence_api_get(struct call *c)
 {
+	struct get_query query = { 0 };
 	const char *agent = NULL;
 	int r = call_id_param(c, 0, "agent", &agent);
 
 	if (r == LAPSE_OK)
-		r = presence_get(c->tx, c->owner, agent, answer_agent, c);
+		r = call_query(c, PRESENCE_GET_QUERY, &query);
+	if (r == LAPSE_OK)
+		r = presence_get(c->tx, c->owner, agent, query.include_suspect, answer_agent, c);
 	return explain(c, r);
 }
 
@@ -401,9 +439,10 @@ int presence_api_set_capabilities(struct call *c)
 	if (r == LAPSE_OK)
 		r = call_body(c, PRESENCE_CAPABILITIES_BODY, &body);
 	if (r == LAPSE_OK)
-		r = presence_set_capabilities(c->tx, c->owner, agent, pack(c, body.capabilities));
+		r = presence_set_capabilities(c->tx, c->owner, agent,
+					      pack_capabilities(c, body.capabilities));
 	if (r == LAPSE_OK)
-		r = presence_get(c->tx, c->owner, agent, answer_agent, c);
+		r = presence_get(c->tx, c->owner, agent, false, answer_agent, c);
 	return explain(c, r);
 }
 
@@ -428,6 +467,7 @@ int presence_api_delete(struct call *c)
 struct list_query {
 	struct page page;
 	const char *cluster, *capability;
+	bool include_suspect;
 };
 
 const struct json_field PRESENCE_LIST_QUERY[] = {
@@ -435,8 +475,9 @@ const struct json_field PRESENCE_LIST_QUERY[] = {
 	  "only agents of this cluster" },
 	{ "capability", FIELD_ID, false, offsetof(struct list_query, capability), 1, ID_MAX_BYTES,
 	  "only agents that have it" },
+	INCLUDE_SUSPECT_FIELD(struct list_query),
 	{ "limit", FIELD_INT, false, offsetof(struct list_query, page.limit), 1, LIMIT_MAX,
-	  "items a page (default 20)" },
+	  "items per page (default 20)" },
 	{ "after", FIELD_TEXT, false, offsetof(struct list_query, page.after), 1, 2 * ID_MAX_BYTES,
 	  "next_cursor of the page before" },
 	{ 0 },
@@ -473,7 +514,7 @@ static void end_names(struct name_pages *w)
 	page_close(&w->call->reply, w->more ? page_text_cursor(&w->call->arena, w->last) : NULL);
 }
 
-static bool add_agent(void *arg, const struct agent_view *v)
+static bool list_one_agent(void *arg, const struct agent_view *v)
 {
 	struct name_pages *w = arg;
 
@@ -488,27 +529,29 @@ struct listing {
 	struct name_pages pages;
 	struct agent_filter filter;
 	const char *after;
+	const char *so_far; /* what earlier turns have written of the reply */
+	size_t so_far_len;
 };
 
-/* What earlier turns have written waits in `kept`, for which a GET has no other use. */
-static void swap_reply(struct call *c)
+static void keep_reply(struct call *c, struct listing *l)
 {
-	struct buf reply = c->reply;
-
-	c->reply = c->kept;
-	c->kept = reply;
+	l->so_far = arena_strndup(&c->arena, c->reply.data, c->reply.len);
+	l->so_far_len = c->reply.len;
 }
 
-static int list_some(struct call *c)
+static int list_some_agents(struct call *c)
 {
-	struct listing *l = c->state;
+	struct listing *l = arena_alloc(&c->arena, sizeof(*l));
 
-	swap_reply(c);
-	int r = presence_list(c->tx, c->owner, &l->filter, &c->arena, &l->after, add_agent,
+	*l = *(const struct listing *)c->state;
+	c->state = l;
+	buf_done(&c->reply);
+	buf_add(&c->reply, l->so_far, l->so_far_len);
+	int r = presence_list(c->tx, c->owner, &l->filter, &c->arena, &l->after, list_one_agent,
 			      &l->pages);
 	if (r > 0) {
-		swap_reply(c);
-		c->next = list_some;
+		keep_reply(c, l);
+		c->next = list_some_agents;
 		return CALL_AGAIN;
 	}
 	end_names(&l->pages);
@@ -520,15 +563,18 @@ static int list_agents(struct call *c, const struct list_query *query)
 	struct listing *l = c->state = arena_alloc(&c->arena, sizeof(*l));
 	int r = LAPSE_OK;
 
-	*l = (struct listing){ .filter = { query->cluster, query->capability, LOOKS_A_TURN },
+	*l = (struct listing){ .filter = { .cluster = query->cluster,
+					   .capability = query->capability,
+					   .include_suspect = query->include_suspect,
+					   .looks_max = LOOKS_A_TURN },
 			       .after = "" };
 	if (query->page.after)
 		r = page_after_text(&query->page, &c->arena, &l->after, &c->problem);
 	if (r < 0)
 		return r;
 	begin_names(&l->pages, c, &query->page);
-	swap_reply(c);
-	return list_some(c);
+	keep_reply(c, l);
+	return list_some_agents(c);
 }
 
 int presence_api_list(struct call *c)

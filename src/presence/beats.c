@@ -58,7 +58,7 @@ static uint32_t find_quiet(const struct fleet *f, const struct scope *s, const s
 		return 0;
 	const struct agent *a = fleet_at(f, i);
 	const struct profile *p = f->by_index[a->profile];
-	bool quiet = !presence_is_due(a->base, f->evict_after, now) &&
+	bool quiet = !presence_is_due(a->base, f->evict_after, fleet_time(f, now)) &&
 		     p->cluster_len == l->cluster_len &&
 		     memcmp(p->cluster, l->cluster, l->cluster_len) == 0;
 	__builtin_prefetch(fleet_at(f, a->next), 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Many heartbeats in one request, as CSV lines `agent_id,cluster_id`: reading them, and the quick
- * way for those that say nothing new.
+ * way for heartbeats that say nothing new.
  */
 #ifndef LAPSE_PRESENCE_BEATS_H
 #define LAPSE_PRESENCE_BEATS_H
@@ -18,7 +18,7 @@ struct beat_line {
 bool beat_line_read(const char **at, const char *end, struct beat_line *ret);
 
 /* Touches all agents of the text, when every one of them is known, live and in the cluster it says.
- * False = something is new or wrong, and nobody was touched. *ret_n = how many lines. */
+ * False = something is new or wrong, and no agent was touched. *ret_n = how many lines. */
 bool beats_touch(struct fleet *f, const char *owner, const char *text, size_t len, lapse_ms now,
 		 int64_t *ret_n);
 

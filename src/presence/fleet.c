@@ -16,6 +16,7 @@
 #define FIRST_BUCKETS 1024
 #define BUCKETS_AN_AGENT 2u /* each further agent of a bucket is memory to wait for */
 #define FIRST_PROFILES 16
+#define BREAKER_MAGIC 0xb4ea6e41u
 #define HEAD 0u               /* the record that is the head of the list */
 #define PARKED 1u             /* and of the parked ones */
 #define CATCH_UP_AGENTS 4096u /* at once: about half a millisecond of memory that is far away */
@@ -73,17 +74,23 @@ static void grow_room(struct fleet *f)
 	mem_prefer_huge(f->buckets, f->buckets_room * sizeof(*f->buckets));
 }
 
-struct fleet *fleet_new(lapse_ms evict_after, lapse_ms check_ms, lapse_ms now)
+struct fleet *fleet_new(lapse_ms evict_after, lapse_ms check_ms, struct breaker_rule rule,
+			lapse_ms now)
 {
 	struct fleet *f = mem_zalloc(1, sizeof(*f));
 
+	f->magic = FLEET_MAGIC;
+	assert(evict_after > 0 && rule.least > 0);
+	f->rule = rule;
+	map_init(&f->breakers);
+	list_init(&f->open);
 	f->evict_after = evict_after;
 	f->silent_after = presence_silent_after(evict_after, check_ms);
 	set_buckets(f, FIRST_BUCKETS);
 	random_bytes(&f->seed, sizeof(f->seed));
 	map_init(&f->profiles);
 	f->newest = now;
-	f->opened_at = LAPSE_NEVER;
+	f->known_through = LAPSE_NEVER;
 	init_head(f);
 	init_head(f);
 	return f;
@@ -110,6 +117,16 @@ static void free_name(struct agent *a)
 		free(*(char **)(void *)(a->name + 2));
 }
 
+static void breaker_free(struct map_node *node, void *arg)
+{
+	struct breaker *b = CONTAINER_OF(node, struct breaker, node);
+
+	(void)arg;
+	assert(b->magic == BREAKER_MAGIC);
+	b->magic = 0;
+	free(b);
+}
+
 void fleet_free(struct fleet *f)
 {
 	if (!f)
@@ -125,8 +142,55 @@ void fleet_free(struct fleet *f)
 	free(f->buckets);
 	free(f->by_index);
 	free(f->holes);
+	free(f->untold);
 	map_done(&f->profiles);
+	map_each(&f->breakers, breaker_free, NULL);
+	map_done(&f->breakers);
 	free(f);
+}
+
+/* Breakers */
+
+static struct breaker *breaker_take(struct fleet *f, const char *owner)
+{
+	struct breaker *b = fleet_breaker_find(f, owner);
+
+	if (!b) {
+		size_t size = strlen(owner) + 1;
+		b = mem_zalloc(1, sizeof(*b) + size);
+		b->magic = BREAKER_MAGIC;
+		b->opened_at = LAPSE_NEVER;
+		list_init(&b->link);
+		b->owner = memcpy(b + 1, owner, size);
+		map_insert(&f->breakers, &b->node, b->owner);
+	}
+	b->refs++;
+	return b;
+}
+
+static void breaker_drop(struct fleet *f, struct breaker *b)
+{
+	assert(b->magic == BREAKER_MAGIC && b->refs > 0);
+	if (--b->refs > 0)
+		return;
+	assert(b->count == 0 && b->silent == 0 && !list_is_linked(&b->link));
+	map_remove(&f->breakers, &b->node);
+	breaker_free(&b->node, NULL);
+}
+
+struct breaker *fleet_breaker_find(const struct fleet *f, const char *owner)
+{
+	struct map_node *n = map_find(&f->breakers, owner);
+
+	return n ? CONTAINER_OF(n, struct breaker, node) : NULL;
+}
+
+uint32_t fleet_count_of(const struct fleet *f, const char *owner)
+{
+	const struct breaker *b = fleet_breaker_find(f, owner);
+
+	assert(!b || b->magic == BREAKER_MAGIC);
+	return b ? b->count : 0;
 }
 
 /* Profiles */
@@ -168,6 +232,7 @@ static struct profile *profile_new(struct fleet *f, const char *key, const struc
 	p->metadata = t->metadata;
 	p->is_bare = strcmp(t->capabilities, "[]") == 0;
 	p->plain = strpbrk(p->cluster, "\"\\") == NULL;
+	p->breaker = breaker_take(f, t->owner);
 	p->index = profile_slot(f);
 	f->by_index[p->index] = p;
 	map_insert(&f->profiles, &p->node, text);
@@ -202,6 +267,7 @@ static void profile_drop(struct fleet *f, uint32_t index)
 	map_remove(&f->profiles, &p->node);
 	f->by_index[index] = NULL;
 	f->holes[f->holes_count++] = index;
+	breaker_drop(f, p->breaker);
 	free(p);
 }
 
@@ -302,12 +368,24 @@ static void append(struct fleet *f, uint32_t head, uint32_t i)
 		f->mark = i;
 }
 
+static void count_silent(struct fleet *f, uint32_t i, bool silent)
+{
+	struct agent *a = fleet_at(f, i);
+	struct breaker *b = fleet_breaker_of(f, i);
+
+	assert(b->magic == BREAKER_MAGIC && silent == !(a->flags & AGENT_SILENT));
+	a->flags ^= AGENT_SILENT;
+	f->silent = silent ? f->silent + 1 : f->silent - 1;
+	b->silent = silent ? b->silent + 1 : b->silent - 1;
+	assert(b->silent <= b->count && f->silent <= f->count);
+}
+
 static void unlink_agent(struct fleet *f, uint32_t i)
 {
 	struct agent *a = fleet_at(f, i);
 
 	if (a->flags & AGENT_SILENT)
-		f->silent--;
+		count_silent(f, i, false);
 	if (a->flags & AGENT_PARKED)
 		f->parked--;
 	a->flags &= (uint8_t) ~(AGENT_SILENT | AGENT_PARKED | AGENT_HELD);
@@ -323,17 +401,6 @@ static void enqueue(struct fleet *f, uint32_t i, lapse_ms base)
 	f->newest = base > f->newest ? base : f->newest;
 	fleet_at(f, i)->base = f->newest;
 	append(f, HEAD, i);
-}
-
-static void set_suspect(struct fleet *f, struct agent *a, bool suspect)
-{
-	if (a->flags & AGENT_SUSPECT)
-		f->suspects--;
-	a->flags &= (uint8_t)~AGENT_SUSPECT;
-	if (suspect) {
-		a->flags |= AGENT_SUSPECT;
-		f->suspects++;
-	}
 }
 
 uint32_t fleet_add(struct fleet *f, const char *name, const struct traits *t, int64_t id,
@@ -352,6 +419,7 @@ uint32_t fleet_add(struct fleet *f, const char *name, const struct traits *t, in
 	hash_in(f, i);
 	enqueue(f, i, base);
 	f->count++;
+	fleet_breaker_of(f, i)->count++;
 	return i;
 }
 
@@ -360,8 +428,8 @@ void fleet_remove(struct fleet *f, uint32_t i)
 	struct agent *a = fleet_at(f, i);
 
 	assert(i > PARKED && a->id);
-	set_suspect(f, a, false);
 	unlink_agent(f, i);
+	fleet_breaker_of(f, i)->count--;
 	unhash(f, i);
 	free_name(a);
 	profile_drop(f, a->profile);
@@ -378,20 +446,73 @@ void fleet_set(struct fleet *f, uint32_t i, const struct traits *t)
 	if (has_traits(f->by_index[a->profile], t))
 		return;
 	uint32_t profile = profile_take(f, t);
+	assert(f->by_index[profile]->breaker == f->by_index[a->profile]->breaker);
 	profile_drop(f, a->profile);
 	a->profile = profile;
 }
 
-void fleet_touch(struct fleet *f, uint32_t i, lapse_ms now)
+void fleet_hear(struct fleet *f, uint32_t i, lapse_ms at)
 {
 	struct agent *a = fleet_at(f, i);
 
-	if (a->flags & AGENT_SUSPECT)
-		set_suspect(f, a, false);
+	assert(i > PARKED && a->id);
 	unlink_agent(f, i);
-	a->flags = 0;
-	enqueue(f, i, now);
+	a->flags &= AGENT_UNTOLD;
+	enqueue(f, i, at);
 	a->last_seen = a->base;
+}
+
+static void gather(struct fleet *f, uint32_t i)
+{
+	struct agent *a = fleet_at(f, i);
+
+	if (a->flags & AGENT_UNTOLD)
+		return;
+	a->flags |= AGENT_UNTOLD;
+	if (f->untold_count == f->untold_room) {
+		f->untold_room = f->untold_room ? f->untold_room * 2 : 64;
+		f->untold = mem_realloc(f->untold, f->untold_room * sizeof(*f->untold));
+	}
+	f->untold[f->untold_count++] = i;
+}
+
+void fleet_touch(struct fleet *f, uint32_t i, lapse_ms now)
+{
+	fleet_hear(f, i, now);
+	if (f->gathering)
+		gather(f, i);
+}
+
+static void fleet_move_agent(struct fleet *f, uint32_t i, const struct scope *to)
+{
+	struct agent *a = fleet_at(f, i);
+	const struct profile *p = fleet_profile(f, i);
+	const struct traits t = { to->owner, p->cluster, p->capabilities, p->metadata };
+	bool silent = a->flags & AGENT_SILENT;
+	uint32_t profile = profile_take(f, &t);
+
+	assert(p->breaker->count > 0 && p->breaker != f->by_index[profile]->breaker);
+	if (silent)
+		count_silent(f, i, false);
+	p->breaker->count--;
+	profile_drop(f, a->profile);
+	a->profile = profile;
+	fleet_breaker_of(f, i)->count++;
+	if (silent)
+		count_silent(f, i, true);
+	unhash(f, i);
+	a->hash = fleet_hash(to, agent_name(a), a->len);
+	hash_in(f, i);
+}
+
+void fleet_move_owner(struct fleet *f, const char *from, const char *to)
+{
+	const struct scope s = fleet_scope(f, to);
+
+	for (uint32_t i = PARKED + 1; i < f->used; i++)
+		if (fleet_at(f, i)->id && strcmp(fleet_profile(f, i)->owner, from) == 0)
+			fleet_move_agent(f, i, &s);
+	assert(!fleet_breaker_find(f, from)); /* its last profile took it along */
 }
 
 /* Silence */
@@ -423,87 +544,60 @@ lapse_ms fleet_deadline(const struct fleet *f)
 }
 
 /* Passes agents that have become silent, up to so many. */
-static void move_mark(struct fleet *f, lapse_ms now, uint32_t most)
+static void move_silence_mark(struct fleet *f, lapse_ms now, uint32_t most)
 {
-	while (f->mark != HEAD && !f->tripping && most-- > 0) {
+	while (f->mark != HEAD && most-- > 0) {
 		struct agent *a = fleet_at(f, f->mark);
 		if (!presence_is_due(a->base, f->silent_after, now))
 			break;
-		if (!(a->flags & AGENT_SUSPECT)) {
-			a->flags |= AGENT_SILENT;
-			f->silent++;
-		}
+		count_silent(f, f->mark, true);
 		f->mark = a->next;
 	}
 }
 
-uint32_t fleet_suspects(const struct fleet *f)
+enum breaker_step fleet_breaker(struct fleet *f, const struct breaker *b, bool released,
+				lapse_ms now)
 {
-	return f->suspects + (f->tripping ? f->silent : 0);
+	assert(b->magic == BREAKER_MAGIC);
+	move_silence_mark(f, now, UINT32_MAX);
+	const struct breaker_view v = { released ? LAPSE_NEVER : b->opened_at, b->count,
+					b->silent };
+	return breaker_judge(&f->rule, &v, f->evict_after, now);
 }
 
-enum breaker_step fleet_breaker(struct fleet *f, lapse_ms now)
-{
-	move_mark(f, now, UINT32_MAX);
-	const struct breaker_view v = { f->opened_at, f->count, f->silent, fleet_suspects(f) };
-	return breaker_judge(&v, f->evict_after, now);
-}
-
-enum breaker_step fleet_breaker_released(struct fleet *f, lapse_ms now)
-{
-	const struct breaker_view v = { LAPSE_NEVER, f->count, f->silent, fleet_suspects(f) };
-
-	return breaker_judge(&v, f->evict_after, now);
-}
-
-enum agent_fate fleet_fate(struct fleet *f, uint32_t i, lapse_ms now)
+enum agent_fate fleet_fate(struct fleet *f, uint32_t i, lapse_ms at)
 {
 	const struct agent *a = fleet_at(f, i);
-	bool suspect = a->flags & AGENT_SUSPECT || (f->tripping && a->flags & AGENT_SILENT);
+	const lapse_ms now = fleet_time(f, at);
 
 	if (!presence_is_due(a->base, f->evict_after, now))
-		return suspect ? AGENT_SUSPECTED : AGENT_STAYS;
-	enum breaker_step step = fleet_breaker(f, now);
+		return AGENT_STAYS;
+	const struct breaker *b = fleet_breaker_of(f, i);
+	enum breaker_step step = fleet_breaker(f, b, false, now);
 	if (step == BREAKER_RELEASES)
-		step = fleet_breaker_released(f, now);
+		step = fleet_breaker(f, b, true, now);
 	bool open = step == BREAKER_TRIPS || step == BREAKER_STAYS_OPEN;
-	bool had_its_chance = a->flags & (AGENT_SUSPECT | AGENT_OVERDUE);
-	return agent_judge(a->base, had_its_chance, open, f->evict_after, now);
+	return agent_judge(a->base, a->flags & AGENT_OVERDUE, open, f->evict_after, now);
 }
 
-void fleet_suspect(struct fleet *f, uint32_t i, lapse_ms now)
+void fleet_trip(struct fleet *f, struct breaker *b, lapse_ms now)
 {
-	unlink_agent(f, i);
-	set_suspect(f, fleet_at(f, i), true);
-	enqueue(f, i, now);
+	assert(b->opened_at == LAPSE_NEVER && !list_is_linked(&b->link));
+	b->opened_at = now;
+	b->suspected = 0;
+	b->refs++;
+	list_append(&f->open, &b->link);
+	f->open_count++;
 }
 
-/* Those who are silent stand first. */
-static void make_suspects(struct fleet *f, uint32_t most)
+void fleet_release(struct fleet *f, struct breaker *b)
 {
-	uint32_t i = fleet_first(f), next;
-
-	for (; f->silent > 0 && most > 0; i = next) {
-		next = fleet_at(f, i)->next;
-		if (!(fleet_at(f, i)->flags & AGENT_SILENT))
-			continue;
-		fleet_suspect(f, i, f->opened_at);
-		most--;
-	}
-	f->tripping = f->silent > 0;
-}
-
-void fleet_trip(struct fleet *f, lapse_ms now)
-{
-	move_mark(f, now, UINT32_MAX);
-	f->opened_at = now;
-	make_suspects(f, CATCH_UP_AGENTS);
-}
-
-void fleet_release(struct fleet *f)
-{
-	f->opened_at = LAPSE_NEVER;
-	f->tripping = false;
+	assert(b->opened_at != LAPSE_NEVER && list_is_linked(&b->link));
+	b->opened_at = LAPSE_NEVER;
+	assert(f->open_count > 0);
+	f->open_count--;
+	list_remove(&b->link);
+	breaker_drop(f, b);
 }
 
 lapse_ms fleet_silence_at(const struct fleet *f)
@@ -515,24 +609,41 @@ lapse_ms fleet_silence_at(const struct fleet *f)
 
 bool fleet_catch_up(struct fleet *f, lapse_ms now)
 {
-	if (f->tripping)
-		make_suspects(f, CATCH_UP_AGENTS);
-	else
-		move_mark(f, now, CATCH_UP_AGENTS);
-	return f->tripping || fleet_silence_at(f) <= now;
+	move_silence_mark(f, now, CATCH_UP_AGENTS);
+	return fleet_silence_at(f) <= now;
+}
+
+/* Gives a new base to the agents of the list from `i` on. */
+static void rebase_from(struct fleet *f, uint32_t i, lapse_ms now)
+{
+	f->newest = now > f->newest ? now : f->newest;
+	for (; i != HEAD; i = fleet_at(f, i)->next) {
+		if (fleet_at(f, i)->flags & AGENT_SILENT)
+			count_silent(f, i, false);
+		fleet_at(f, i)->base = f->newest;
+		fleet_at(f, i)->flags &= AGENT_UNTOLD;
+	}
 }
 
 void fleet_rebase(struct fleet *f, lapse_ms now)
 {
 	fleet_unpark(f);
-	f->newest = now > f->newest ? now : f->newest;
-	for (uint32_t i = fleet_first(f); i != HEAD; i = fleet_at(f, i)->next) {
-		fleet_at(f, i)->base = f->newest;
-		fleet_at(f, i)->flags = 0;
-	}
-	f->suspects = f->silent = 0;
-	f->tripping = false;
+	rebase_from(f, fleet_first(f), now);
+	assert(f->silent == 0);
 	f->mark = fleet_first(f);
+}
+
+void fleet_spare(struct fleet *f, lapse_ms since, lapse_ms now)
+{
+	uint32_t i = fleet_first(f);
+	bool mark_stays = false;
+
+	for (; i != HEAD && presence_is_due(fleet_at(f, i)->base, f->evict_after, since);
+	     i = fleet_at(f, i)->next)
+		mark_stays |= i == f->mark;
+	rebase_from(f, i, now);
+	if (!mark_stays)
+		f->mark = i;
 }
 
 void fleet_park(struct fleet *f, uint32_t i, bool held)
@@ -549,9 +660,10 @@ void fleet_unpark(struct fleet *f)
 
 	if (parked->next == PARKED)
 		return;
+	assert(f->parked > 0);
 	for (uint32_t i = parked->next; i != PARKED; i = fleet_at(f, i)->next)
 		fleet_at(f, i)->flags &= (uint8_t) ~(AGENT_PARKED | AGENT_HELD);
-	/* They were first when they were parked, and whoever moved since went to the end. */
+	/* They were first when they were parked, and agents that moved since went to the end. */
 	fleet_at(f, parked->prev)->next = head->next;
 	fleet_at(f, head->next)->prev = parked->prev;
 	head->next = parked->next;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "presence/presence.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +11,22 @@
 
 #include "base/json.h"
 #include "engine/engine.h"
+#include "presence/suspect.h"
 
 struct fleet *presence_fleet(struct engine *e)
 {
-	struct fleet *f = e->fleet;
+	struct fleet *f = fleet_of(e);
+
+	f->known_through = e->cluster.on ? e->cluster.flushed : LAPSE_NEVER;
+	f->gathering = cluster_has_others(&e->cluster);
 
 	if (f->leaps != e->guard.accepts) {
 		f->leaps = e->guard.accepts;
 		fleet_rebase(f, clock_wall(e->clock));
+	}
+	if (f->outages != e->outage.count) {
+		f->outages = e->outage.count;
+		fleet_spare(f, e->outage.since, clock_wall(e->clock));
 	}
 	return f;
 }
@@ -66,7 +75,7 @@ static const struct db_stmt CAPABILITY_DROP = {
 };
 static const struct db_stmt COUNT_IN = {
 	"INSERT INTO capability_counts (owner, name, agents) VALUES ($1, $2, 1) "
-	"ON CONFLICT (owner, name) DO UPDATE SET agents = agents + 1"
+	"ON CONFLICT (owner, name) DO UPDATE SET agents = capability_counts.agents + 1"
 };
 static const struct db_stmt COUNT_OUT = {
 	"UPDATE capability_counts SET agents = agents - 1 WHERE owner = $1 AND name = $2"
@@ -80,11 +89,12 @@ static int run_named(struct tx *tx, const struct db_stmt *stmt, const char *owne
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, stmt);
 
+	assert(tx_can_write(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, name);
 	if (agent)
 		db_bind_text(&q, 3, agent);
-	return db_run(&q);
+	return db_post(&q, DB_ANY);
 }
 
 static int add_capability(struct tx *tx, const char *owner, const char *agent, const char *name)
@@ -139,10 +149,11 @@ static const struct db_stmt FIND = {
 };
 
 /* 1 = found, its texts in the transaction's memory; 0 = there is none. */
-static int find_row(struct tx *tx, const char *owner, const char *agent, struct row *ret)
+static int find_agent_row(struct tx *tx, const char *owner, const char *agent, struct row *ret)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &FIND);
 
+	assert(tx_is_open(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, agent);
 	int r = db_step(&q);
@@ -165,6 +176,7 @@ int presence_is_held(struct tx *tx, const char *owner, const char *agent)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &HELD);
 
+	assert(tx_is_open(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, agent);
 	db_bind_int(&q, 3, tx->now);
@@ -183,7 +195,7 @@ struct memo {
 static void remember(struct engine *e, void *arg)
 {
 	const struct memo *m = arg;
-	struct fleet *f = e->fleet;
+	struct fleet *f = fleet_of(e);
 	uint32_t i = fleet_find(f, m->traits.owner, m->agent);
 
 	if (i && fleet_at(f, i)->id != m->id) { /* a later life of the same name */
@@ -213,6 +225,7 @@ static void remember_later(struct tx *tx, const char *owner, const char *agent,
 			    .agent = arena_strdup(&tx->arena, agent),
 			    .seen = seen };
 	tx_effect(tx, remember, m);
+	presence_tell(tx, owner, agent, seen != 0);
 }
 
 /* A heartbeat that changes no row. It is not to be durable, but a check that comes before the
@@ -227,13 +240,13 @@ static void touch_effect(struct engine *e, void *arg)
 {
 	const struct touch *t = arg;
 
-	if (fleet_at(e->fleet, t->index)->id == t->id)
-		fleet_touch(e->fleet, t->index, t->seen);
+	if (fleet_at(fleet_of(e), t->index)->id == t->id)
+		fleet_touch(fleet_of(e), t->index, t->seen);
 }
 
 static bool touch_later(struct tx *tx, const char *owner, const char *agent, int64_t id)
 {
-	const struct fleet *f = tx->engine->fleet;
+	const struct fleet *f = fleet_of(tx->engine);
 	uint32_t i = fleet_find(f, owner, agent);
 
 	if (!i || fleet_at(f, i)->id != id)
@@ -258,54 +271,88 @@ bool presence_is_quiet(struct fleet *f, uint32_t i, const struct beat *b, lapse_
 
 static const struct db_stmt INSERT = {
 	"INSERT INTO agents (id, owner, agent, cluster_id, capabilities, metadata, first_seen, "
-	"last_seen) VALUES ($1, $2, $3, $4, $5, $6, $7, $7)"
+	"last_seen) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
 };
 
-static int check_limit(struct tx *tx, struct problem *p)
+static int check_agent_limit(struct tx *tx, const char *owner, struct problem *p)
 {
 	const struct engine *e = tx->engine;
-	int i = matrix_find(e, "agents");
+	int64_t own = fleet_count_of(fleet_of(e), owner) + tx_owned(tx, &AGENT_BOUND, owner);
 
-	if (e->states[i].live + tx->live_delta[i] < e->settings->agents_max)
-		return LAPSE_OK;
-	return problem_set(p, LAPSE_ELIMIT, NULL,
-			   "there are %" PRId64 " agents already (agents_max)",
-			   e->settings->agents_max);
+	if (tx_live(tx, &AGENT_BOUND) >= e->settings->agents_max)
+		return problem_set(p, LAPSE_ELIMIT, NULL,
+				   "there are %" PRId64 " agents already (agents_max)",
+				   e->settings->agents_max);
+	return own < quota_of(e, owner, QUOTA_AGENTS) ? LAPSE_OK
+						      : quota_refuse(e, owner, QUOTA_AGENTS, p);
 }
 
-static int insert_row(struct tx *tx, const char *owner, const char *agent, const struct row *row)
+static int insert_agent_row(struct tx *tx, const char *owner, const char *agent,
+			    const struct row *row)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &INSERT);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, row->id);
 	db_bind_text(&q, 2, owner);
 	db_bind_text(&q, 3, agent);
 	db_bind_text(&q, 4, row->cluster);
 	db_bind_text(&q, 5, row->capabilities);
 	db_bind_text(&q, 6, row->metadata);
-	db_bind_int(&q, 7, tx->now);
-	return db_run(&q);
+	db_bind_int(&q, 7, row->first_seen);
+	db_bind_int(&q, 8, row->last_seen);
+	return db_post(&q, DB_ONE);
+}
+
+/* Takes back what is kept of a suspect with this name into *row. A record that was kept long enough
+ * is evicted instead, whether a check has met it or not. */
+static int take_back(struct tx *tx, const char *owner, const char *agent, struct row *row)
+{
+	struct suspect s;
+	int r = tx_live(tx, &SUSPECT_BOUND) > 0 ? suspect_find(tx, owner, agent, &s) : 0;
+
+	if (r <= 0)
+		return r;
+	if (suspect_is_over(tx, &s)) {
+		r = presence_end_suspect(tx, owner, agent, s.cluster, s.last_seen);
+		return r < 0 ? r : suspect_drop(tx, s.id);
+	}
+	row->capabilities = s.capabilities;
+	row->metadata = s.metadata;
+	row->first_seen = s.first_seen;
+	return suspect_drop(tx, s.id);
+}
+
+static const char *newer(struct tx *tx, const char *given, const char *kept)
+{
+	return given && strcmp(given, kept) != 0 ? arena_strdup(&tx->arena, given) : kept;
 }
 
 static int add_agent(struct tx *tx, const char *owner, const struct beat *b, struct problem *p)
 {
-	int r = check_limit(tx, p);
+	int r = check_agent_limit(tx, owner, p);
 
 	if (r < 0)
 		return r;
 	struct row row = { .id = id_next(&tx->engine->ids, tx->now),
 			   .cluster = arena_strdup(&tx->arena, b->cluster),
-			   .capabilities = arena_strdup(&tx->arena,
-							b->capabilities ? b->capabilities : "[]"),
-			   .metadata = arena_strdup(&tx->arena, b->metadata ? b->metadata : "{}") };
-	r = insert_row(tx, owner, b->agent, &row);
+			   .capabilities = "[]",
+			   .metadata = "{}",
+			   .first_seen = tx->now,
+			   .last_seen = tx->now };
+	r = take_back(tx, owner, b->agent, &row);
+	row.capabilities = newer(tx, b->capabilities, row.capabilities);
+	row.metadata = newer(tx, b->metadata, row.metadata);
+	if (r == LAPSE_OK)
+		r = insert_agent_row(tx, owner, b->agent, &row);
 	if (r == LAPSE_OK)
 		r = presence_change_capabilities(tx, owner, b->agent, "[]", row.capabilities);
 	if (r == LAPSE_OK)
 		r = presence_announce(tx, EVENT_AGENT_SEEN, owner, b->agent, b->cluster, tx->now);
 	if (r < 0)
 		return r;
-	tx_count(tx, "agents", 1);
+	tx_count(tx, &AGENT_BOUND, 1);
+	tx_count_owned(tx, &AGENT_BOUND, owner, 1);
 	remember_later(tx, owner, b->agent, &row, tx->now);
 	return LAPSE_OK;
 }
@@ -319,17 +366,13 @@ static int update_row(struct tx *tx, const struct row *row)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &UPDATE);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, row->id);
 	db_bind_text(&q, 2, row->cluster);
 	db_bind_text(&q, 3, row->capabilities);
 	db_bind_text(&q, 4, row->metadata);
 	db_bind_int(&q, 5, row->last_seen);
-	return db_run(&q);
-}
-
-static const char *newer(struct tx *tx, const char *given, const char *kept)
-{
-	return given && strcmp(given, kept) != 0 ? arena_strdup(&tx->arena, given) : kept;
+	return db_post(&q, DB_ANY);
 }
 
 static int change_agent(struct tx *tx, const char *owner, const struct beat *b,
@@ -364,7 +407,7 @@ static int is_gone(struct tx *tx, const char *owner, const char *agent, const st
 	uint32_t i = fleet_find(f, owner, agent);
 
 	if (!i || fleet_at(f, i)->id != row->id || fleet_fate(f, i, tx->now) != AGENT_EVICTED ||
-	    !presence_is_due(row->last_seen, f->evict_after, tx->now))
+	    !presence_is_due(row->last_seen, f->evict_after, fleet_time(f, tx->now)))
 		return 0;
 	int held = presence_is_held(tx, owner, agent);
 	return held < 0 ? held : !held;
@@ -374,7 +417,7 @@ int presence_beat(struct tx *tx, const char *owner, const struct beat *b, struct
 {
 	struct fleet *f = presence_fleet(tx->engine);
 	struct row row;
-	int r = find_row(tx, owner, b->agent, &row);
+	int r = find_agent_row(tx, owner, b->agent, &row);
 
 	if (r == 0)
 		return add_agent(tx, owner, b, p);
@@ -383,7 +426,8 @@ int presence_beat(struct tx *tx, const char *owner, const struct beat *b, struct
 	if (r == 0)
 		return change_agent(tx, owner, b, &row);
 	if (r > 0)
-		r = presence_evict(tx, f, fleet_find(f, owner, b->agent), tx->now, NULL);
+		r = presence_leave(tx, f, fleet_find(f, owner, b->agent), AGENT_EVICTED, tx->now,
+				   NULL);
 	return r < 0 ? r : add_agent(tx, owner, b, p);
 }
 
@@ -393,13 +437,13 @@ int presence_beat(struct tx *tx, const char *owner, const struct beat *b, struct
 static int find_live(struct tx *tx, const char *owner, const char *agent, struct row *ret)
 {
 	struct fleet *f = presence_fleet(tx->engine);
-	int r = find_row(tx, owner, agent, ret);
+	int r = find_agent_row(tx, owner, agent, ret);
 
 	if (r <= 0)
 		return r < 0 ? r : LAPSE_ENOTFOUND;
 	uint32_t i = fleet_find(f, owner, agent);
-	if (i && fleet_at(f, i)->id == ret->id && fleet_fate(f, i, tx->now) == AGENT_EVICTED &&
-	    presence_is_due(ret->last_seen, f->evict_after, tx->now))
+	if (i && fleet_at(f, i)->id == ret->id && fleet_fate(f, i, tx->now) != AGENT_STAYS &&
+	    presence_is_due(ret->last_seen, f->evict_after, fleet_time(f, tx->now)))
 		return LAPSE_ENOTFOUND;
 	return 1;
 }
@@ -420,17 +464,33 @@ int presence_set_capabilities(struct tx *tx, const char *owner, const char *agen
 	return update_row(tx, &row);
 }
 
+static int delete_suspect(struct tx *tx, const char *owner, const char *agent)
+{
+	struct suspect s;
+	int r = suspect_find(tx, owner, agent, &s);
+
+	if (r == 0 || (r > 0 && suspect_is_over(tx, &s)))
+		return LAPSE_ENOTFOUND;
+	if (r > 0)
+		r = presence_announce(tx, EVENT_AGENT_DELETED, owner, agent, s.cluster,
+				      s.last_seen);
+	return r < 0 ? r : suspect_drop(tx, s.id);
+}
+
 int presence_delete(struct tx *tx, const char *owner, const char *agent)
 {
 	struct row row;
 	int r = find_live(tx, owner, agent, &row);
 
+	if (r == LAPSE_ENOTFOUND)
+		return delete_suspect(tx, owner, agent);
+
 	if (r > 0)
 		r = presence_is_held(tx, owner, agent);
 	if (r != 0)
 		return r < 0 ? r : LAPSE_ECONFLICT;
-	uint32_t i = fleet_find(tx->engine->fleet, owner, agent);
-	lapse_ms last_seen = i ? fleet_at(tx->engine->fleet, i)->last_seen : row.last_seen;
+	uint32_t i = fleet_find(fleet_of(tx->engine), owner, agent);
+	lapse_ms last_seen = i ? fleet_at(fleet_of(tx->engine), i)->last_seen : row.last_seen;
 	r = presence_remove_rows(tx, row.id, owner, agent, INT64_MAX);
 	if (r > 0)
 		r = presence_announce(tx, EVENT_AGENT_DELETED, owner, agent, row.cluster,

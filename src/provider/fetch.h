@@ -18,12 +18,13 @@
 
 struct fetch {
 	/* The question; borrowed until done(). */
-	const char *method;        /* "GET", "POST", "DELETE" */
-	const char *url;           /* whole */
-	const char *authorization; /* value of the header; NULL = none */
-	const char *authorities;   /* PEM; who may vouch for the server, nobody else; NULL = the
-				    * system's */
-	const char *body;          /* JSON; NULL = none */
+	const char *method;         /* "GET", "POST", "DELETE" */
+	const char *url;            /* whole */
+	const char *authorization;  /* value of the header; NULL = none */
+	const char *authorities;    /* PEM: the only authorities to trust; NULL = the system's */
+	const char *const *headers; /* further lines, "Name: value", Content-Type among them; ends
+				     * with NULL; NULL = none */
+	const char *body;           /* JSON, unless `headers` says otherwise; NULL = none */
 	size_t body_len;
 	lapse_ms timeout_ms;
 	size_t answer_max_bytes; /* a longer answer is LAPSE_EUPSTREAM */

@@ -60,7 +60,7 @@ void jmap_put_reference(struct buf *b, const char *key, const char *of, const ch
 
 /* Answers */
 
-static int nonsense(struct problem *p, const char *what)
+static int jmap_nonsense(struct problem *p, const char *what)
 {
 	return problem_set(p, LAPSE_EUPSTREAM, NULL, "the mail server answered nonsense: %s", what);
 }
@@ -72,10 +72,10 @@ int jmap_parse(const char *text, size_t n, enum jmap_using using, json_t **ret, 
 				   : json_parse_object(text, n, &answer, p);
 
 	if (r < 0)
-		return nonsense(p, "no JSON object");
+		return jmap_nonsense(p, "no JSON object");
 	if (!json_is_array(json_object_get(answer, "methodResponses"))) {
 		json_decref(answer);
-		return nonsense(p, "no methodResponses");
+		return jmap_nonsense(p, "no methodResponses");
 	}
 	*ret = answer;
 	return LAPSE_OK;
@@ -169,14 +169,14 @@ int jmap_parse_session(const char *text, size_t n, struct arena *arena, struct j
 	json_t *CLEANUP(json_freep) session = NULL;
 
 	if (json_parse_object(text, n, &session, p) < 0)
-		return nonsense(p, "the session is no JSON object");
+		return jmap_nonsense(p, "the session is no JSON object");
 	const char *api = json_string_value(json_object_get(session, "apiUrl"));
 	struct jmap_session s = { .api = api ? jmap_path(api, arena) : NULL,
 				  .account = primary_account(session, MAIL_CAPABILITY, arena),
 				  .submission =
 					  primary_account(session, SUBMISSION_CAPABILITY, arena) };
 	if (!s.api)
-		return nonsense(p, "the session has no apiUrl");
+		return jmap_nonsense(p, "the session has no apiUrl");
 	if (!s.account)
 		return problem_set(
 			p, LAPSE_EUPSTREAM, NULL,

@@ -78,7 +78,8 @@ struct jmap_list {
 int jmap_parse_list(const json_t *answer, int64_t limit, struct arena *arena, struct jmap_list *ret,
 		    struct problem *p);
 
-void jmap_build_get(struct buf *b, const struct jmap_session *s, const char *id);
+/* With `mark` the mail is marked read first. */
+void jmap_build_get(struct buf *b, const struct jmap_session *s, const char *id, bool mark);
 int jmap_parse_get(const json_t *answer, struct arena *arena, struct mail **ret, struct problem *p);
 
 /* Sending: the draft and its submission in one request. Blind copies are in the envelope only. */
@@ -88,8 +89,8 @@ void jmap_build_send(struct buf *b, const struct jmap_session *s, const struct j
 struct jmap_sent {
 	const char *email;      /* id of the mail; NULL = it was not even made */
 	const char *submission; /* NULL = it was not submitted */
-	bool discard;           /* nobody got it: the mail that was made has to go */
-	bool ask;               /* what became of the recipients has to be asked for */
+	bool discard;           /* no recipient got it: delete the mail that was made */
+	bool ask;               /* ask what became of the recipients */
 };
 /* `ret` is filled as far as it is known, on errors too. */
 int jmap_parse_send(const json_t *answer, struct arena *arena, struct jmap_sent *ret,

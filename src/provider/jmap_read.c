@@ -9,7 +9,14 @@
  * take time. */
 #define MAILS_MAX 1000
 
-static void put_names(struct buf *b, const char *key, const char *const *names)
+/* What a server may make of a mail's line in a list: a header has no lines longer than 998 bytes,
+ * and whatever is longer was not written for people. A page ends early where its mails take more
+ * than PAGE_MAX_BYTES. */
+#define LINE_MAX_BYTES ((size_t)4096)
+#define ADDRESSES_MAX 1000
+#define PAGE_MAX_BYTES ((size_t)2 << 20)
+
+static void put_property_names(struct buf *b, const char *key, const char *const *names)
 {
 	json_key(b, key);
 	json_begin(b, '[');
@@ -50,13 +57,27 @@ int jmap_build_list(struct buf *b, const struct jmap_session *s, const char *fol
 	jmap_begin_call(b, "Email/get");
 	json_put_text(b, "accountId", s->account);
 	jmap_put_reference(b, "#ids", "q", "Email/query", "/ids");
-	put_names(b, "properties", properties);
+	put_property_names(b, "properties", properties);
 	jmap_end_call(b, "g");
 	jmap_end(b);
 	return LAPSE_OK;
 }
 
-void jmap_build_get(struct buf *b, const struct jmap_session *s, const char *id)
+static void mark_seen(struct buf *b, const struct jmap_session *s, const char *id)
+{
+	jmap_begin_call(b, "Email/set");
+	json_put_text(b, "accountId", s->account);
+	json_key(b, "update");
+	json_begin(b, '{');
+	json_key(b, id);
+	json_begin(b, '{');
+	json_put_bool(b, "keywords/$seen", true);
+	json_end(b, '}');
+	json_end(b, '}');
+	jmap_end_call(b, "m");
+}
+
+void jmap_build_get(struct buf *b, const struct jmap_session *s, const char *id, bool mark)
 {
 	static const char *const properties[] = { "id",       "from",       "to",         "cc",
 						  "subject",  "receivedAt", "keywords",   "preview",
@@ -65,11 +86,13 @@ void jmap_build_get(struct buf *b, const struct jmap_session *s, const char *id)
 	const char *const ids[] = { id, NULL };
 
 	jmap_begin(b, JMAP_MAIL);
+	if (mark)
+		mark_seen(b, s, id);
 	jmap_begin_call(b, "Email/get");
 	json_put_text(b, "accountId", s->account);
-	put_names(b, "ids", ids);
-	put_names(b, "properties", properties);
-	put_names(b, "bodyProperties", part);
+	put_property_names(b, "ids", ids);
+	put_property_names(b, "properties", properties);
+	put_property_names(b, "bodyProperties", part);
 	json_put_bool(b, "fetchTextBodyValues", true);
 	json_put_bool(b, "fetchHTMLBodyValues", true);
 	json_put_int(b, "maxBodyValueBytes", JMAP_BODY_MAX_BYTES);
@@ -90,41 +113,59 @@ static const char *copy_text(const json_t *text, struct arena *arena)
 	return copy;
 }
 
-/* What has no address (a group's name) is left out. */
-static struct mail_addresses take_addresses(const json_t *list, struct arena *arena)
+/* The same, cut where it is longer than a line may be, between two characters. */
+static const char *copy_line(const json_t *text, struct arena *arena)
+{
+	const char *bytes = json_string_value(text);
+	size_t n = json_string_length(text);
+
+	if (n <= LINE_MAX_BYTES)
+		return copy_text(text, arena);
+	n = LINE_MAX_BYTES;
+	while (n > 0 && ((unsigned char)bytes[n] & 0xc0) == 0x80)
+		n--;
+	json_t *cut = json_stringn(bytes, n);
+	const char *copy = copy_text(cut, arena);
+	json_decref(cut);
+	return copy;
+}
+
+/* What has no address (a group's name) is left out, and so is what is no address at all. */
+static struct mail_addresses take_jmap_addresses(const json_t *list, struct arena *arena)
 {
 	struct mail_addresses a = { 0 };
-	const char **items = arena_alloc(arena, (json_array_size(list) + 1) * sizeof(*items));
+	size_t n = json_array_size(list), max = n < ADDRESSES_MAX ? n : ADDRESSES_MAX;
+	const char **items = arena_alloc(arena, (max + 1) * sizeof(*items));
 	json_t *entry;
 	size_t i;
 
 	json_array_foreach (list, i, entry) {
 		const json_t *email = json_object_get(entry, "email");
-		if (json_string_length(email) > 0)
-			items[a.count++] = copy_text(email, arena);
+		if (json_string_length(email) > 0 && a.count < max)
+			items[a.count++] = copy_line(email, arena);
 	}
 	a.items = items;
 	return a;
 }
 
-static const char *take_text(const json_t *email, const char *key, struct arena *arena)
+static const char *take_jmap_text(const json_t *email, const char *key, struct arena *arena)
 {
 	const json_t *text = json_object_get(email, key);
 
-	return json_is_string(text) ? copy_text(text, arena) : "";
+	return json_is_string(text) ? copy_line(text, arena) : "";
 }
 
 static void take_mail(const json_t *email, struct arena *arena, struct mail *m)
 {
-	struct mail_addresses from = take_addresses(json_object_get(email, "from"), arena);
+	struct mail_addresses from = take_jmap_addresses(json_object_get(email, "from"), arena);
 	const char *at = json_string_value(json_object_get(email, "receivedAt"));
 
-	*m = (struct mail){ .id = take_text(email, "id", arena),
+	*m = (struct mail){ .id = take_jmap_text(email, "id", arena),
 			    .from = from.count > 0 ? from.items[0] : "",
-			    .subject = take_text(email, "subject", arena),
-			    .to = take_addresses(json_object_get(email, "to"), arena),
-			    .cc = take_addresses(json_object_get(email, "cc"), arena),
-			    .preview = take_text(email, "preview", arena) };
+			    .subject = take_jmap_text(email, "subject", arena),
+			    .to = take_jmap_addresses(json_object_get(email, "to"), arena),
+			    .cc = take_jmap_addresses(json_object_get(email, "cc"), arena),
+			    .preview = take_jmap_text(email, "preview", arena) };
 	if (!at || !time_parse(at, &m->received_at))
 		m->received_at = 0;
 	m->read = json_is_true(json_object_get(json_object_get(email, "keywords"), "$seen"));
@@ -132,8 +173,8 @@ static void take_mail(const json_t *email, struct arena *arena, struct mail *m)
 
 /* The parts of one kind, one after another. An HTML-only mail lists its HTML among the text parts,
  * so the type decides. NULL = there is none. */
-static const char *take_body(const json_t *email, const char *parts, const char *type,
-			     struct arena *arena, bool *truncated)
+static const char *take_jmap_body(const json_t *email, const char *parts, const char *type,
+				  struct arena *arena, bool *truncated)
 {
 	const json_t *values = json_object_get(email, "bodyValues");
 	struct buf CLEANUP(buf_done) text = { 0 };
@@ -173,8 +214,8 @@ int jmap_parse_get(const json_t *answer, struct arena *arena, struct mail **ret,
 		return problem_set(p, LAPSE_ENOTFOUND, NULL, "no such mail in this mailbox");
 	struct mail *m = arena_alloc(arena, sizeof(*m));
 	take_mail(email, arena, m);
-	m->text = take_body(email, "textBody", "text/plain", arena, &m->truncated);
-	m->html = take_body(email, "htmlBody", "text/html", arena, &m->truncated);
+	m->text = take_jmap_body(email, "textBody", "text/plain", arena, &m->truncated);
+	m->html = take_jmap_body(email, "htmlBody", "text/html", arena, &m->truncated);
 	*ret = m;
 	return LAPSE_OK;
 }
@@ -192,6 +233,37 @@ static const json_t *find_email(const json_t *list, const char *id)
 			return email;
 	}
 	return NULL;
+}
+
+static size_t addresses_bytes(const struct mail_addresses *a)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < a->count; i++)
+		n += strlen(a->items[i]);
+	return n;
+}
+
+static size_t mail_bytes(const struct mail *m)
+{
+	return strlen(m->subject) + strlen(m->preview) + strlen(m->from) + strlen(m->id) +
+	       addresses_bytes(&m->to) + addresses_bytes(&m->cc);
+}
+
+/* Whether an id comes a second time: each costs the server nothing and us a mail. */
+static bool has_duplicates(const json_t *ids)
+{
+	json_t *CLEANUP(json_freep) seen = json_object(), *id;
+	size_t i;
+
+	json_array_foreach (ids, i, id) {
+		const char *text = json_string_value(id);
+		if (text && json_object_get(seen, text))
+			return true;
+		if (text)
+			json_object_set_new(seen, text, json_true());
+	}
+	return false;
 }
 
 /* Whether a server that gives fewer than it was asked for has more all the same. */
@@ -226,7 +298,7 @@ int jmap_parse_list(const json_t *answer, int64_t limit, struct arena *arena, st
 {
 	json_t *query = NULL, *get = NULL, *id;
 	struct jmap_list l = { 0 };
-	size_t i;
+	size_t i, bytes = 0;
 	int r = find_both(answer, &query, &get, p);
 
 	if (r < 0)
@@ -239,14 +311,22 @@ int jmap_parse_list(const json_t *answer, int64_t limit, struct arena *arena, st
 	if (count > MAILS_MAX || json_array_size(list) > MAILS_MAX)
 		return problem_set(p, LAPSE_EUPSTREAM, NULL,
 				   "the mail server listed more mails than it was asked for");
+	if (has_duplicates(ids))
+		return problem_set(p, LAPSE_EUPSTREAM, NULL, "the mail server listed a mail twice");
 	if ((int64_t)shown > limit)
 		shown = (size_t)limit;
 	l.mails = arena_alloc(arena, (shown + 1) * sizeof(*l.mails));
 	json_array_foreach (ids, i, id) {
 		const char *text = json_string_value(id);
 		const json_t *email = text ? find_email(list, text) : NULL;
-		if (i < shown && email)
-			take_mail(email, arena, &l.mails[l.count++]);
+		if (i < shown && email) {
+			take_mail(email, arena, &l.mails[l.count]);
+			bytes += mail_bytes(&l.mails[l.count++]);
+		}
+		if (i < shown && text && bytes > PAGE_MAX_BYTES && i + 1 < count) {
+			l.next = arena_strdup(arena, text);
+			break;
+		}
 		if (i + 1 == shown && text && has_more(query, count, limit))
 			l.next = arena_strdup(arena, text);
 	}

@@ -7,7 +7,7 @@
 
 /* Building */
 
-static void put_header(struct buf *b, const char *key, const struct mail_addresses *a)
+static void put_mail_header(struct buf *b, const char *key, const struct mail_addresses *a)
 {
 	if (a->count == 0)
 		return;
@@ -57,7 +57,7 @@ static void put_envelope(struct buf *b, const char *from, const struct mail_draf
 	json_end(b, '}');
 }
 
-static void put_value(struct buf *b, const char *part, const char *text)
+static void put_body_value(struct buf *b, const char *part, const char *text)
 {
 	if (!text)
 		return;
@@ -73,8 +73,8 @@ static void put_bodies(struct buf *b, const struct mail_draft *d)
 
 	json_key(b, "bodyValues");
 	json_begin(b, '{');
-	put_value(b, "t", text);
-	put_value(b, "h", d->html);
+	put_body_value(b, "t", text);
+	put_body_value(b, "h", d->html);
 	json_end(b, '}');
 	if (text)
 		json_put_raw(b, "textBody", "[{\"partId\":\"t\",\"type\":\"text/plain\"}]");
@@ -92,9 +92,9 @@ static void put_draft(struct buf *b, const char *folder, const char *address,
 	json_put_bool(b, folder, true);
 	json_end(b, '}');
 	json_put_raw(b, "keywords", "{\"$draft\":true,\"$seen\":true}");
-	put_header(b, "from", &from);
-	put_header(b, "to", &d->to);
-	put_header(b, "cc", &d->cc);
+	put_mail_header(b, "from", &from);
+	put_mail_header(b, "to", &d->to);
+	put_mail_header(b, "cc", &d->cc);
 	json_put_text(b, "subject", d->subject ? d->subject : "");
 	put_bodies(b, d);
 }
@@ -211,10 +211,10 @@ static int judge_submission(const json_t *set, const char *type, struct problem 
 		json_string_value(json_array_get(json_object_get(e, "invalidRecipients"), 0));
 
 	if (strcmp(type, "invalidRecipients") == 0)
-		return problem_set(
-			p, LAPSE_EINVAL, "to",
-			"the mail server refused the recipient %.120s; nobody got the mail",
-			who ? who : "(it did not say which)");
+		return problem_set(p, LAPSE_EINVAL, "to",
+				   "the mail server refused the recipient %.120s; the mail was not "
+				   "sent to anyone",
+				   who ? who : "(it did not say which)");
 	if (strcmp(type, "tooManyRecipients") == 0)
 		return problem_set(
 			p, LAPSE_EINVAL, "to",
@@ -251,10 +251,10 @@ static int judge_recipients(const json_t *statuses, struct jmap_sent *sent, stru
 	sent->discard = count == json_object_size(statuses);
 	const char *reply =
 		json_string_value(json_object_get(json_object_get(statuses, refused), "smtpReply"));
-	return problem_set(p, LAPSE_EINVAL, "to",
-			   "the mail server refused the recipient %.100s (%.60s); %s", refused,
-			   reply ? reply : "it did not say why",
-			   sent->discard ? "nobody got the mail" : "the others get the mail");
+	return problem_set(
+		p, LAPSE_EINVAL, "to", "the mail server refused the recipient %.100s (%.60s); %s",
+		refused, reply ? reply : "it did not say why",
+		sent->discard ? "the mail was not sent to anyone" : "the others get the mail");
 }
 
 static const char *created_id(const json_t *set, const char *key, struct arena *arena)

@@ -15,7 +15,7 @@
 #include "provider/provider.h"
 
 extern const struct provider PROVIDER_LOCAL;
-extern const struct bound LOCAL_MESSAGE_BOUND;
+extern const struct bound_spec LOCAL_MESSAGE_BOUND;
 
 /* The mailbox is gone, and its mail with it; *ret_left = the rest is for local_purge(). */
 int local_delete(struct tx *tx, int64_t mailbox, bool *ret_left);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mail as the rooms and the providers speak of it. Plain data; texts are borrowed from whoever
- * says so. */
+/* Mail as the rooms and the providers speak of it. Plain data; the function that fills a
+ * struct says how long its texts live. */
 #ifndef LAPSE_PROVIDER_MAIL_H
 #define LAPSE_PROVIDER_MAIL_H
 
@@ -43,6 +43,7 @@ struct mail {
 	const char *text;    /* NULL in lists, and where the mail has only HTML */
 	const char *html;    /* NULL in lists, and where the mail has none */
 	bool truncated;      /* a body was longer than what is given here */
+	const char *files;   /* the files in it as JSON; NULL in lists, and for mail servers */
 };
 
 /* A mail to send. */
@@ -56,6 +57,7 @@ struct mail_query {
 	enum mail_folder folder;
 	int64_t limit;
 	const char *after; /* the provider's own cursor; NULL = from the newest */
+	const char *since; /* only what is newer than the mail with this id; NULL = all */
 };
 
 #endif

@@ -24,7 +24,8 @@ enum provider_verb {
 	PROVIDER_CREATE, /* the account; one that is there already is LAPSE_ECONFLICT */
 	PROVIDER_DELETE, /* the account; one that is certainly gone already is LAPSE_OK */
 	PROVIDER_LIST,   /* its mail, newest first */
-	PROVIDER_GET,    /* one mail with its bodies */
+	PROVIDER_GET,    /* one mail with its bodies; it stays unread */
+	PROVIDER_READ,   /* the same, and marks it read */
 	PROVIDER_SEND,   /* a mail from its address */
 };
 
@@ -42,14 +43,14 @@ struct provider_op {
 	enum provider_verb verb;
 	struct principal who;
 	struct mail_query query;        /* LIST */
-	const char *mail_id;            /* GET */
+	const char *mail_id;            /* GET, READ */
 	const struct mail_draft *draft; /* SEND */
 
 	/* Called when it is over; `arg` is the caller's. */
 	void (*done)(struct provider_op *op);
 	void *arg;
 
-	/* The answer. LAPSE_OK, or: LAPSE_ECONFLICT (CREATE: taken), LAPSE_ENOTFOUND (GET),
+	/* The answer. LAPSE_OK, or: LAPSE_ECONFLICT (CREATE: taken), LAPSE_ENOTFOUND (GET, READ),
 	 * LAPSE_EINVAL (the caller's input; the problem names the field), LAPSE_EUPSTREAM (the
 	 * server failed, said nonsense or did not answer; the problem says what, without any
 	 * secret). */
@@ -57,7 +58,7 @@ struct provider_op {
 	struct problem problem;
 	bool unknown;            /* CREATE failed and the account may exist all the same */
 	const char *account;     /* CREATE */
-	struct mail *mails;      /* LIST: an array; GET: one */
+	struct mail *mails;      /* LIST: an array; GET, READ: one */
 	size_t mails_count;      /* LIST */
 	const char *next_cursor; /* LIST: NULL = there is no further page */
 	const char *sent_id;     /* SEND: the message's id */
@@ -66,14 +67,12 @@ struct provider_op {
 	void *state; /* the provider's own, while it is under way */
 };
 
-/* From run() in a read transaction: nothing was done, it has to be a write transaction. */
-enum { PROVIDER_NEEDS_WRITE = 1 };
-
 struct provider {
 	const char *name;
 	bool needs_secret; /* CREATE wants a password in who.secret */
 
-	/* LAPSE_OK = it is over, well or not: see op->err; negative = the store failed. */
+	/* LAPSE_OK = it is over, well or not: see op->err; negative = the store failed; in a read
+	 * transaction also TX_NEEDS_WRITE. */
 	int (*run)(struct provider *p, struct tx *tx, struct provider_op *op);
 	void (*start)(struct provider *p, struct provider_op *op);
 

@@ -9,7 +9,7 @@
 	100 /* accounts of one name in one domain: one, unless the name is searched for            \
 	     */
 
-static int nonsense(struct problem *p, const char *what)
+static int registry_nonsense(struct problem *p, const char *what)
 {
 	return problem_set(p, LAPSE_EUPSTREAM, NULL, "the mail server answered nonsense: %s", what);
 }
@@ -53,7 +53,7 @@ int registry_parse_domain(const json_t *answer, const char *domain, struct arena
 		return r;
 	if (!json_is_array(json_object_get(query, "ids")) ||
 	    !json_is_array(json_object_get(get, "list")))
-		return nonsense(p, "no list of domains");
+		return registry_nonsense(p, "no list of domains");
 	*ret_id = NULL;
 	json_array_foreach (json_object_get(get, "list"), i, entry) {
 		const char *name = json_string_value(json_object_get(entry, "name"));
@@ -122,13 +122,13 @@ int registry_parse_create(const json_t *answer, struct arena *arena, const char 
 	const json_t *made = json_object_get(json_object_get(set, "created"), "m");
 	const char *id = json_string_value(json_object_get(made, "id"));
 	if (!id || !jmap_id_is_valid(id))
-		return nonsense(p, "no id of the new account");
+		return registry_nonsense(p, "no id of the new account");
 	*ret_id = arena_strdup(arena, id);
 	return LAPSE_OK;
 }
 
-/* Finding: an id is believed only together with the address, because deleting somebody else's
- * account, say after the server was set up anew, cannot be undone. */
+/* Finding: an id counts only together with the address. After the server was set up anew the id
+ * may be another account's, and a deletion cannot be undone. */
 
 static void put_account_properties(struct buf *b)
 {
@@ -215,13 +215,13 @@ int registry_parse_found(const json_t *answer, bool is_find, const char *address
 		return r;
 	const json_t *list = json_object_get(get, "list");
 	if (!json_is_array(list))
-		return nonsense(p, "no list of accounts");
+		return registry_nonsense(p, "no list of accounts");
 	json_array_foreach (list, i, entry) {
 		const char *is = json_string_value(json_object_get(entry, "emailAddress"));
 		const char *id = json_string_value(json_object_get(entry, "id"));
 		const char *type = json_string_value(json_object_get(entry, "@type"));
 		if (!is || !type || !id || !jmap_id_is_valid(id))
-			return nonsense(p, "an account without id, type or address");
+			return registry_nonsense(p, "an account without id, type or address");
 		if (strcasecmp(is, address) != 0 || strcmp(type, "User") != 0)
 			continue;
 		if (!has_mark(entry, mark))
@@ -265,5 +265,5 @@ int registry_parse_destroy(const json_t *answer, const char *id, struct problem 
 		return LAPSE_OK;
 	return error ? problem_set(p, LAPSE_EUPSTREAM, NULL,
 				   "the mail server did not delete the account: %.60s", error)
-		     : nonsense(p, "the account is neither deleted nor not");
+		     : registry_nonsense(p, "it did not say whether the account is deleted");
 }

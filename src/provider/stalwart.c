@@ -2,6 +2,7 @@
 /* The provider itself: jobs, questions, and which generation the server is of. */
 #include "provider/stalwart.h"
 
+#include <assert.h>
 #include <openssl/evp.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ void put_basic(struct buf *out, const char *user_password)
 
 /* Ending */
 
-static void free_job(struct job *j)
+static void free_job(struct stalwart_job *j)
 {
 	list_remove(&j->link);
 	json_decref(j->answer);
@@ -33,14 +34,17 @@ static void free_job(struct job *j)
 	buf_done(&j->url);
 	secret_wipe(&j->body);
 	secret_wipe(&j->authorization);
+	j->magic = 0;
 	free(j);
 }
 
-void job_end(struct job *j, int err)
+void job_end(struct stalwart_job *j, int err)
 {
 	struct provider_op *op = j->op;
 	const bool about_account = op->verb == PROVIDER_CREATE || op->verb == PROVIDER_DELETE;
 
+	assert(j->magic == STALWART_JOB_MAGIC && !j->asking);
+	assert(err <= 0 && op->state == j);
 	op->err = err;
 	op->unknown = op->verb == PROVIDER_CREATE && err < 0 && j->created_maybe;
 	op->state = NULL;
@@ -70,7 +74,7 @@ static int say_status(struct problem *p, int status, enum job_as as)
 	return problem_set(p, LAPSE_EUPSTREAM, NULL, "the mail server answered %d", status);
 }
 
-void job_end_status(struct job *j, enum job_as as)
+void job_end_status(struct stalwart_job *j, enum job_as as)
 {
 	if (j->sending && j->fetch.status >= 500)
 		job_end(j, problem_set(&j->op->problem, LAPSE_EUPSTREAM, NULL,
@@ -79,7 +83,7 @@ void job_end_status(struct job *j, enum job_as as)
 		job_end(j, say_status(&j->op->problem, j->fetch.status, as));
 }
 
-static void end_unanswered(struct job *j)
+static void end_unanswered(struct stalwart_job *j)
 {
 	struct problem *p = &j->op->problem;
 	const char *doubt = j->sending && j->fetch.sent ? UNSURE : "";
@@ -106,8 +110,10 @@ static void end_unanswered(struct job *j)
 
 static void answered(struct fetch *f)
 {
-	struct job *j = f->arg;
+	struct stalwart_job *j = f->arg;
 
+	assert(j->magic == STALWART_JOB_MAGIC && j->asking && f == &j->fetch);
+	j->asking = false;
 	secret_wipe(&j->body);
 	j->created_maybe = j->creating && f->sent; /* until the answer says otherwise */
 	if (f->err == LAPSE_OK)
@@ -118,12 +124,14 @@ static void answered(struct fetch *f)
 		end_unanswered(j);
 }
 
-void job_ask(struct job *j, enum job_as as, const char *method, const char *path,
+void job_ask(struct stalwart_job *j, enum job_as as, const char *method, const char *path,
 	     size_t answer_max_bytes, job_step *next)
 {
 	struct stalwart *s = j->server;
 	lapse_ms left = (j->deadline - clock_mono(s->clock)) / 1000;
 
+	assert(j->magic == STALWART_JOB_MAGIC && !j->asking && next);
+	assert(method && path[0] == '/');
 	buf_done(&j->fetch.answer);
 	buf_done(&j->url);
 	buf_puts(&j->url, s->origin);
@@ -142,11 +150,13 @@ void job_ask(struct job *j, enum job_as as, const char *method, const char *path
 		.done = answered,
 		.arg = j
 	};
+	j->asking = true;
 	s->fetcher->start(s->fetcher, &j->fetch);
 }
 
-bool job_parse(struct job *j, enum job_as as)
+bool job_parse(struct stalwart_job *j, enum job_as as)
 {
+	assert(!j->asking);
 	json_decref(j->answer);
 	j->answer = NULL;
 	if (j->fetch.status != 200) {
@@ -164,14 +174,15 @@ bool job_parse(struct job *j, enum job_as as)
 
 /* Which generation */
 
-static void probed(struct job *j, enum generation g)
+static void probed(struct stalwart_job *j, enum generation g)
 {
+	assert(g != GENERATION_UNKNOWN && j->probed_next);
 	j->server->generation = g;
 	j->probed = true;
 	j->probed_next(j);
 }
 
-static void domain_answered(struct job *j)
+static void domain_answered(struct stalwart_job *j)
 {
 	const char *error;
 
@@ -183,21 +194,22 @@ static void domain_answered(struct job *j)
 	error = jmap_error_type(j->answer, "q");
 	if (error && strcmp(error, "forbidden") == 0)
 		r = problem_set(&j->op->problem, LAPSE_EUPSTREAM, NULL,
-				"the mail server lets stalwart_credentials not read its domains");
+				"stalwart_credentials may not read the mail server's domains");
 	if (r < 0)
 		job_end(j, r);
 	else
 		probed(j, GENERATION_REGISTRY);
 }
 
-void job_ask_domain(struct job *j, job_step *next)
+void job_ask_domain(struct stalwart_job *j, job_step *next)
 {
+	assert(next);
 	j->probed_next = next;
 	registry_build_domain(&j->body, j->domain);
 	job_ask(j, AS_ADMIN, "POST", "/jmap", ANSWER_MEDIUM_BYTES, domain_answered);
 }
 
-static void principals_answered(struct job *j)
+static void principals_answered(struct stalwart_job *j)
 {
 	struct rest_answer a;
 
@@ -228,8 +240,9 @@ static void principals_answered(struct job *j)
 	}
 }
 
-void job_probe(struct job *j, job_step *next)
+void job_probe(struct stalwart_job *j, job_step *next)
 {
+	assert(next);
 	j->probed_next = next;
 	job_ask(j, AS_ADMIN, "GET", PROBE_PATH, ANSWER_MEDIUM_BYTES, principals_answered);
 }
@@ -238,10 +251,10 @@ void job_probe(struct job *j, job_step *next)
 
 static job_step *const STEPS[] = {
 	[PROVIDER_CREATE] = job_create, [PROVIDER_DELETE] = job_delete, [PROVIDER_LIST] = job_list,
-	[PROVIDER_GET] = job_get,       [PROVIDER_SEND] = job_send,
+	[PROVIDER_GET] = job_get,       [PROVIDER_READ] = job_get,      [PROVIDER_SEND] = job_send,
 };
 
-static void login_as_mailbox(struct job *j)
+static void login_as_mailbox(struct stalwart_job *j)
 {
 	struct buf CLEANUP(secret_wipe) pair = { 0 };
 	const struct principal *who = &j->op->who;
@@ -251,11 +264,14 @@ static void login_as_mailbox(struct job *j)
 	put_basic(&j->authorization, pair.data);
 }
 
-static void start(struct provider *p, struct provider_op *op)
+static void stalwart_start(struct provider *p, struct provider_op *op)
 {
 	struct stalwart *s = CONTAINER_OF(p, struct stalwart, provider);
-	struct job *j = mem_zalloc(1, sizeof(*j));
+	struct stalwart_job *j = mem_zalloc(1, sizeof(*j));
 
+	assert(op->verb < ARRAY_LEN(STEPS) && op->done);
+	assert(!op->state);
+	j->magic = STALWART_JOB_MAGIC;
 	j->server = s;
 	j->op = op;
 	j->deadline = clock_mono(s->clock) + s->timeout_ms * 1000;
@@ -268,12 +284,13 @@ static void start(struct provider *p, struct provider_op *op)
 	STEPS[op->verb](j);
 }
 
-static void stop(struct provider *p)
+static void stalwart_stop(struct provider *p)
 {
 	struct stalwart *s = CONTAINER_OF(p, struct stalwart, provider);
 
 	while (!list_empty(&s->jobs)) {
-		struct job *j = CONTAINER_OF(s->jobs.next, struct job, link);
+		struct stalwart_job *j = CONTAINER_OF(s->jobs.next, struct stalwart_job, link);
+		assert(j->magic == STALWART_JOB_MAGIC && j->asking);
 		s->fetcher->cancel(s->fetcher, &j->fetch);
 	}
 }
@@ -294,9 +311,10 @@ int stalwart_new(const struct settings *settings, const char *credentials_dir,
 		stalwart_free(&s->provider);
 		return r;
 	}
-	s->provider = (struct provider){
-		.name = "stalwart", .needs_secret = true, .start = start, .stop = stop
-	};
+	s->provider = (struct provider){ .name = "stalwart",
+					 .needs_secret = true,
+					 .start = stalwart_start,
+					 .stop = stalwart_stop };
 	s->fetcher = fetcher;
 	s->clock = clock;
 	s->timeout_ms = settings->stalwart_timeout_ms;
@@ -309,6 +327,7 @@ void stalwart_free(struct provider *p)
 {
 	struct stalwart *s = CONTAINER_OF(p, struct stalwart, provider);
 
+	assert(!s->jobs.next || list_empty(&s->jobs));
 	secret_wipe(&s->authorization);
 	buf_done(&s->authorities);
 	free(s);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creating and deleting accounts, at either generation. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/id.h"
@@ -9,7 +10,7 @@
 #define REST_PREFIX "rest:"
 #define REGISTRY_PREFIX "jmap:"
 
-static const char *mark_of(struct job *j)
+static const char *mark_of(struct stalwart_job *j)
 {
 	char id[ID_TEXT_LEN + 1];
 
@@ -19,20 +20,21 @@ static const char *mark_of(struct job *j)
 
 /* Its making was never answered, or the id that was does not lead to it: whether the account of
  * that name is ours must be asked. One of the older generation is known by its name. */
-static bool needs_mark(const struct job *j)
+static bool needs_mark(const struct stalwart_job *j)
 {
 	return strncmp(j->op->who.account, REST_PREFIX, strlen(REST_PREFIX)) != 0;
 }
 
-static int unknown_domain(struct job *j)
+static int unknown_domain(struct stalwart_job *j)
 {
 	return problem_set(&j->op->problem, LAPSE_EINVAL, "domain",
 			   "the mail server does not serve the domain %.120s", j->domain);
 }
 
 /* Ends after an answer of the principals' API that is neither success nor a special case. */
-static void end_rest(struct job *j, const struct rest_answer *a)
+static void end_rest(struct stalwart_job *j, const struct rest_answer *a)
 {
+	assert(a->verdict != REST_DONE);
 	if (a->error[0])
 		job_end(j, problem_set(&j->op->problem, LAPSE_EUPSTREAM, NULL,
 				       "the mail server refused: %.60s", a->error));
@@ -43,7 +45,7 @@ static void end_rest(struct job *j, const struct rest_answer *a)
 		job_end_status(j, AS_ADMIN);
 }
 
-static void judge(struct job *j, struct rest_answer *a)
+static void judge_rest_answer(struct stalwart_job *j, struct rest_answer *a)
 {
 	rest_judge(j->fetch.status, buf_text(&j->fetch.answer), j->fetch.answer.len, &j->op->arena,
 		   a);
@@ -51,13 +53,14 @@ static void judge(struct job *j, struct rest_answer *a)
 
 /* Creating */
 
-static void create_at_known(struct job *j);
+static void create_at_known(struct stalwart_job *j);
 
-static void rest_created(struct job *j)
+static void rest_created(struct stalwart_job *j)
 {
 	struct rest_answer a;
 
-	judge(j, &a);
+	judge_rest_answer(j, &a);
+	j->creating = false;
 	j->created_maybe = a.verdict == REST_BROKEN;
 	switch (a.verdict) {
 	case REST_DONE:
@@ -86,7 +89,7 @@ static void rest_created(struct job *j)
 	}
 }
 
-static void registry_created(struct job *j)
+static void registry_created(struct stalwart_job *j)
 {
 	const char *id = NULL;
 	bool definite = false;
@@ -102,21 +105,23 @@ static void registry_created(struct job *j)
 	job_end(j, r);
 }
 
-static void create_in_registry(struct job *j)
+static void create_in_registry(struct stalwart_job *j)
 {
 	if (!j->domain_id) {
 		job_end(j, unknown_domain(j));
 		return;
 	}
+	assert(j->domain_asked && !j->creating);
 	j->creating = true;
 	registry_build_create(&j->body, j->local, j->domain_id, j->op->who.secret, mark_of(j));
 	job_ask(j, AS_ADMIN, "POST", "/jmap", ANSWER_SMALL_BYTES, registry_created);
 }
 
-static void create_at_known(struct job *j)
+static void create_at_known(struct stalwart_job *j)
 {
 	const struct principal *who = &j->op->who;
 
+	assert(j->server->generation != GENERATION_UNKNOWN);
 	if (j->server->generation == GENERATION_REST) {
 		j->creating = true;
 		rest_build_create(&j->body, who->name, who->address, who->secret, mark_of(j));
@@ -128,7 +133,7 @@ static void create_at_known(struct job *j)
 	}
 }
 
-void job_create(struct job *j)
+void job_create(struct stalwart_job *j)
 {
 	if (j->server->generation == GENERATION_UNKNOWN)
 		job_probe(j, create_at_known);
@@ -138,17 +143,53 @@ void job_create(struct job *j)
 
 /* Deleting */
 
-static void delete_at_known(struct job *j);
+static void delete_at_known(struct stalwart_job *j);
 
-static void gone_if_rest(struct job *j)
+static void ask_principal(struct stalwart_job *j, const char *method, job_step *next)
+{
+	struct buf CLEANUP(buf_done) path = { 0 };
+
+	assert(j->server->generation == GENERATION_REST);
+	rest_put_path(&path, j->op->who.name);
+	job_ask(j, AS_ADMIN, method, buf_text(&path), ANSWER_SMALL_BYTES, next);
+}
+
+/* The server answered the deletion with a bare 404, and this is what it says of the account. */
+static void rest_asked_if_gone(struct stalwart_job *j)
+{
+	struct rest_answer a;
+
+	judge_rest_answer(j, &a);
+	switch (a.verdict) {
+	case REST_NOT_FOUND:
+	case REST_NO_ROUTE:
+		job_end(j, LAPSE_OK);
+		break;
+	case REST_DONE:
+		job_end(j, problem_set(&j->op->problem, LAPSE_EUPSTREAM, NULL,
+				       "the mail server answered 404 to the deletion, but the "
+				       "account is still there"));
+		break;
+	case REST_EXISTS:
+	case REST_REFUSED:
+	case REST_BUSY:
+	case REST_ERROR:
+	case REST_BROKEN:
+		end_rest(j, &a);
+		break;
+	}
+}
+
+/* A proxy can answer 404 while the account exists: the server must say that it is gone. */
+static void ask_if_gone(struct stalwart_job *j)
 {
 	if (j->server->generation == GENERATION_REST)
-		job_end(j, LAPSE_OK);
+		ask_principal(j, "GET", rest_asked_if_gone);
 	else
 		delete_at_known(j);
 }
 
-static void end_removal(struct job *j, const struct rest_answer *a)
+static void end_removal(struct stalwart_job *j, const struct rest_answer *a)
 {
 	switch (a->verdict) {
 	case REST_DONE:
@@ -157,9 +198,9 @@ static void end_removal(struct job *j, const struct rest_answer *a)
 		break;
 	case REST_NO_ROUTE: /* gone, if this still is a server that has principals */
 		if (j->probed)
-			job_end(j, LAPSE_OK);
+			ask_if_gone(j);
 		else
-			job_probe(j, gone_if_rest);
+			job_probe(j, ask_if_gone);
 		break;
 	case REST_EXISTS:
 	case REST_REFUSED:
@@ -171,27 +212,19 @@ static void end_removal(struct job *j, const struct rest_answer *a)
 	}
 }
 
-static void rest_deleted(struct job *j)
+static void rest_deleted(struct stalwart_job *j)
 {
 	struct rest_answer a;
 
-	judge(j, &a);
+	judge_rest_answer(j, &a);
 	end_removal(j, &a);
 }
 
-static void ask_principal(struct job *j, const char *method, job_step *next)
-{
-	struct buf CLEANUP(buf_done) path = { 0 };
-
-	rest_put_path(&path, j->op->who.name);
-	job_ask(j, AS_ADMIN, method, buf_text(&path), ANSWER_SMALL_BYTES, next);
-}
-
-static void rest_looked_up(struct job *j)
+static void rest_looked_up(struct stalwart_job *j)
 {
 	struct rest_answer a;
 
-	judge(j, &a);
+	judge_rest_answer(j, &a);
 	if (a.verdict != REST_DONE)
 		end_removal(j, &a);
 	else if (strcmp(a.mark, mark_of(j)) == 0)
@@ -200,13 +233,13 @@ static void rest_looked_up(struct job *j)
 		job_end(j, account_not_ours(&j->op->problem));
 }
 
-static void registry_deleted(struct job *j)
+static void registry_deleted(struct stalwart_job *j)
 {
 	if (job_parse(j, AS_ADMIN))
 		job_end(j, registry_parse_destroy(j->answer, j->found, &j->op->problem));
 }
 
-static void destroy(struct job *j)
+static void destroy(struct stalwart_job *j)
 {
 	if (!j->found) {
 		job_end(j, LAPSE_OK); /* it certainly is not there */
@@ -216,7 +249,7 @@ static void destroy(struct job *j)
 	job_ask(j, AS_ADMIN, "POST", "/jmap", ANSWER_SMALL_BYTES, registry_deleted);
 }
 
-static void account_searched(struct job *j)
+static void account_searched(struct stalwart_job *j)
 {
 	if (!job_parse(j, AS_ADMIN))
 		return;
@@ -229,7 +262,7 @@ static void account_searched(struct job *j)
 		destroy(j);
 }
 
-static void search_account(struct job *j)
+static void search_account(struct stalwart_job *j)
 {
 	if (!j->domain_id) {
 		job_end(j, problem_set(&j->op->problem, LAPSE_EUPSTREAM, NULL,
@@ -242,7 +275,7 @@ static void search_account(struct job *j)
 	job_ask(j, AS_ADMIN, "POST", "/jmap", ANSWER_MEDIUM_BYTES, account_searched);
 }
 
-static void search_by_address(struct job *j)
+static void search_by_address(struct stalwart_job *j)
 {
 	if (j->domain_asked)
 		search_account(j);
@@ -250,8 +283,8 @@ static void search_by_address(struct job *j)
 		job_ask_domain(j, search_account);
 }
 
-/* The account with our id: if it has our address it goes, if not it is somebody else's by now. */
-static void account_looked_up(struct job *j)
+/* The account with our id goes if it has our address. Otherwise another mailbox got the id. */
+static void account_looked_up(struct stalwart_job *j)
 {
 	if (!job_parse(j, AS_ADMIN))
 		return;
@@ -265,7 +298,7 @@ static void account_looked_up(struct job *j)
 		search_by_address(j);
 }
 
-static void delete_from_registry(struct job *j)
+static void delete_from_registry(struct stalwart_job *j)
 {
 	const char *account = j->op->who.account;
 	const size_t prefix = strlen(REGISTRY_PREFIX);
@@ -278,7 +311,7 @@ static void delete_from_registry(struct job *j)
 	job_ask(j, AS_ADMIN, "POST", "/jmap", ANSWER_SMALL_BYTES, account_looked_up);
 }
 
-static void delete_at_known(struct job *j)
+static void delete_at_known(struct stalwart_job *j)
 {
 	if (j->server->generation == GENERATION_REGISTRY)
 		delete_from_registry(j);
@@ -288,7 +321,7 @@ static void delete_at_known(struct job *j)
 		ask_principal(j, "DELETE", rest_deleted);
 }
 
-void job_delete(struct job *j)
+void job_delete(struct stalwart_job *j)
 {
 	if (j->server->generation == GENERATION_UNKNOWN)
 		job_probe(j, delete_at_known);

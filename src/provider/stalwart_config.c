@@ -98,7 +98,7 @@ static int bad_credentials(struct problem *p, const char *what)
 }
 
 /* user:password is Basic, anything else a key. */
-static int put_header(const char *text, struct buf *out, struct problem *p)
+static int put_auth_header(const char *text, struct buf *out, struct problem *p)
 {
 	const char *colon = strchr(text, ':');
 
@@ -149,7 +149,7 @@ int stalwart_check_credentials(const char *text, const char *credentials_dir, st
 	}
 	if (r < 0)
 		return r;
-	return put_header(file.data ? buf_text(&file) : text, out, p);
+	return put_auth_header(file.data ? buf_text(&file) : text, out, p);
 }
 
 /* Authorities */

@@ -28,10 +28,14 @@ struct stalwart {
 	struct list jobs; /* under way */
 };
 
-struct job;
-typedef void job_step(struct job *j);
+struct stalwart_job;
+typedef void job_step(struct stalwart_job *j);
 
-struct job {
+#define STALWART_JOB_MAGIC 0x4c534a42u
+
+struct stalwart_job {
+	uint32_t magic;
+	bool asking; /* a question is under way: it may not end, nor ask another */
 	struct list link;
 	struct stalwart *server;
 	struct provider_op *op;
@@ -64,27 +68,27 @@ struct job {
 enum job_as { AS_ADMIN, AS_MAILBOX };
 
 /* Asks; j->body is what is sent unless it is empty. `path` begins with '/'. */
-void job_ask(struct job *j, enum job_as as, const char *method, const char *path,
+void job_ask(struct stalwart_job *j, enum job_as as, const char *method, const char *path,
 	     size_t answer_max_bytes, job_step *next);
 
 /* Ends the operation; the job is gone after it. j->op->problem says why it failed. */
-void job_end(struct job *j, int err);
+void job_end(struct stalwart_job *j, int err);
 
 /* Ends it with LAPSE_EUPSTREAM because of the status that was answered. */
-void job_end_status(struct job *j, enum job_as as);
+void job_end_status(struct stalwart_job *j, enum job_as as);
 
 /* Parses the answer of a JMAP API into j->answer. False: the operation has ended. */
-bool job_parse(struct job *j, enum job_as as);
+bool job_parse(struct stalwart_job *j, enum job_as as);
 
 /* Finds out the generation, then goes on. Ends the operation when it cannot. */
-void job_probe(struct job *j, job_step *next);
-void job_ask_domain(struct job *j, job_step *next);
+void job_probe(struct stalwart_job *j, job_step *next);
+void job_ask_domain(struct stalwart_job *j, job_step *next);
 
-void job_create(struct job *j); /* stalwart_account.c */
-void job_delete(struct job *j);
-void job_list(struct job *j); /* stalwart_mail.c */
-void job_get(struct job *j);
-void job_send(struct job *j);
+void job_create(struct stalwart_job *j); /* stalwart_account.c */
+void job_delete(struct stalwart_job *j);
+void job_list(struct stalwart_job *j); /* stalwart_mail.c */
+void job_get(struct stalwart_job *j);
+void job_send(struct stalwart_job *j);
 
 /* "Basic …" for "user:password", appended. */
 void put_basic(struct buf *out, const char *user_password);

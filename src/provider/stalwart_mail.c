@@ -7,7 +7,7 @@
 /* The session: where the API is and which account is ours. */
 
 /* The one redirect, only within the server we were told about. */
-static bool follow(struct job *j, job_step *next)
+static bool follow(struct stalwart_job *j, job_step *next)
 {
 	const size_t n = strlen(j->server->origin);
 	const char *to = j->fetch.location;
@@ -22,7 +22,7 @@ static bool follow(struct job *j, job_step *next)
 	return true;
 }
 
-static void session_answered(struct job *j, job_step *next)
+static void session_answered(struct stalwart_job *j, job_step *next)
 {
 	const int status = j->fetch.status;
 
@@ -46,19 +46,29 @@ static void session_answered(struct job *j, job_step *next)
 		next(j);
 }
 
-static void ask_session(struct job *j, job_step *next)
+static void ask_session(struct stalwart_job *j, job_step *next)
 {
 	job_ask(j, AS_MAILBOX, "GET", "/.well-known/jmap", ANSWER_MEDIUM_BYTES, next);
 }
 
-static void ask_api(struct job *j, size_t answer_max_bytes, job_step *next)
+static void ask_api(struct stalwart_job *j, size_t answer_max_bytes, job_step *next)
 {
 	job_ask(j, AS_MAILBOX, "POST", j->session.api, answer_max_bytes, next);
 }
 
 /* Listing */
 
-static void list_answered(struct job *j)
+/* Nothing from the mail with this id on: lists begin with the newest. */
+static void cut_known(struct provider_op *op)
+{
+	for (size_t i = 0; op->query.since && i < op->mails_count; i++)
+		if (strcmp(op->mails[i].id, op->query.since) == 0) {
+			op->mails_count = i;
+			op->next_cursor = NULL;
+		}
+}
+
+static void list_answered(struct stalwart_job *j)
 {
 	struct provider_op *op = j->op;
 	struct jmap_list list;
@@ -70,11 +80,12 @@ static void list_answered(struct job *j)
 		op->mails = list.mails;
 		op->mails_count = list.count;
 		op->next_cursor = list.next;
+		cut_known(op);
 	}
 	job_end(j, r);
 }
 
-static void ask_list(struct job *j, const char *folder)
+static void ask_list(struct stalwart_job *j, const char *folder)
 {
 	int r = jmap_build_list(&j->body, &j->session, folder, &j->op->query, &j->op->problem);
 
@@ -84,7 +95,7 @@ static void ask_list(struct job *j, const char *folder)
 		ask_api(j, ANSWER_LARGE_BYTES, list_answered);
 }
 
-static void list_folders_answered(struct job *j)
+static void list_folders_answered(struct stalwart_job *j)
 {
 	if (!job_parse(j, AS_MAILBOX))
 		return;
@@ -98,7 +109,7 @@ static void list_folders_answered(struct job *j)
 		job_end(j, LAPSE_OK); /* no such folder, so nothing in it */
 }
 
-static void list_in_session(struct job *j)
+static void list_in_session(struct stalwart_job *j)
 {
 	if (j->op->query.folder == MAIL_ALL) {
 		ask_list(j, NULL);
@@ -108,64 +119,67 @@ static void list_in_session(struct job *j)
 	ask_api(j, ANSWER_MEDIUM_BYTES, list_folders_answered);
 }
 
-static void list_session(struct job *j)
+static void list_session(struct stalwart_job *j)
 {
 	session_answered(j, list_in_session);
 }
 
-void job_list(struct job *j)
+void job_list(struct stalwart_job *j)
 {
 	ask_session(j, list_session);
 }
 
 /* Reading one */
 
-static void get_answered(struct job *j)
+static void get_answered(struct stalwart_job *j)
 {
 	if (!job_parse(j, AS_MAILBOX))
 		return;
 	int r = jmap_parse_get(j->answer, &j->op->arena, &j->op->mails, &j->op->problem);
+	if (r == LAPSE_OK && j->op->verb == PROVIDER_READ && !j->op->mails[0].read)
+		r = problem_set(&j->op->problem, LAPSE_EUPSTREAM, NULL,
+				"the mail server did not mark the mail as read");
 	if (r == LAPSE_OK)
 		j->op->mails_count = 1;
 	job_end(j, r);
 }
 
-static void get_in_session(struct job *j)
+static void get_in_session(struct stalwart_job *j)
 {
 	if (!jmap_id_is_valid(j->op->mail_id)) {
 		job_end(j, problem_set(&j->op->problem, LAPSE_ENOTFOUND, NULL,
 				       "no such mail in this mailbox"));
 		return;
 	}
-	jmap_build_get(&j->body, &j->session, j->op->mail_id);
+	jmap_build_get(&j->body, &j->session, j->op->mail_id, j->op->verb == PROVIDER_READ);
 	ask_api(j, ANSWER_LARGE_BYTES, get_answered);
 }
 
-static void get_session(struct job *j)
+static void get_session(struct stalwart_job *j)
 {
 	session_answered(j, get_in_session);
 }
 
-void job_get(struct job *j)
+void job_get(struct stalwart_job *j)
 {
 	ask_session(j, get_session);
 }
 
 /* Sending */
 
-static void end_sent(struct job *j)
+static void end_sent(struct stalwart_job *j)
 {
 	j->op->sent_id = j->sent.email;
 	job_end(j, LAPSE_OK);
 }
 
 /* Whatever became of the draft, the mail was refused. */
-static void discarded(struct job *j)
+static void discarded(struct stalwart_job *j)
 {
 	job_end(j, j->op->err);
 }
 
-static void end_unsent(struct job *j, int err)
+static void end_unsent(struct stalwart_job *j, int err)
 {
 	if (!j->sent.discard || !j->sent.email) {
 		job_end(j, err);
@@ -177,7 +191,7 @@ static void end_unsent(struct job *j, int err)
 	j->failed = discarded;
 }
 
-static void delivery_answered(struct job *j)
+static void delivery_answered(struct stalwart_job *j)
 {
 	json_t *CLEANUP(json_freep) answer = NULL;
 	struct problem ignored;
@@ -192,7 +206,7 @@ static void delivery_answered(struct job *j)
 		end_sent(j);
 }
 
-static void send_answered(struct job *j)
+static void send_answered(struct stalwart_job *j)
 {
 	if (!job_parse(j, AS_MAILBOX))
 		return;
@@ -209,7 +223,7 @@ static void send_answered(struct job *j)
 	}
 }
 
-static void send_folders_answered(struct job *j)
+static void send_folders_answered(struct stalwart_job *j)
 {
 	struct problem *p = &j->op->problem;
 
@@ -219,7 +233,8 @@ static void send_folders_answered(struct job *j)
 				   p);
 	if (r == LAPSE_OK && !j->folders.identity)
 		r = problem_set(p, LAPSE_EUPSTREAM, NULL,
-				"the mail server lets the mailbox not send as %.120s",
+				"the mail server has no identity for the mailbox to send as %.120s "
+				"(see docs/stalwart.md)",
 				j->op->who.address);
 	if (r == LAPSE_OK && !j->folders.ids[MAIL_DRAFTS] && !j->folders.ids[MAIL_SENT] &&
 	    !j->folders.ids[MAIL_INBOX])
@@ -233,18 +248,18 @@ static void send_folders_answered(struct job *j)
 	ask_api(j, ANSWER_MEDIUM_BYTES, send_answered);
 }
 
-static void send_in_session(struct job *j)
+static void send_in_session(struct stalwart_job *j)
 {
 	jmap_build_folders(&j->body, &j->session, true);
 	ask_api(j, ANSWER_MEDIUM_BYTES, send_folders_answered);
 }
 
-static void send_session(struct job *j)
+static void send_session(struct stalwart_job *j)
 {
 	session_answered(j, send_in_session);
 }
 
-void job_send(struct job *j)
+void job_send(struct stalwart_job *j)
 {
 	ask_session(j, send_session);
 }

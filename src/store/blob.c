@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/blob.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -86,6 +87,51 @@ int blob_prepare(const char *data_dir, struct problem *p)
 	return datadir_sync(data_dir);
 }
 
+#define MARKER BLOB_DIR "/lapse.store"
+
+int blob_set_marker(const char *data_dir, int64_t id)
+{
+	char path[DATADIR_PATH_MAX], text[ID_TEXT_LEN + 2];
+	struct problem p = { 0 };
+
+	if (blob_prepare(data_dir, &p) < 0 || datadir_file(data_dir, MARKER, path) < 0)
+		return LAPSE_EIO;
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return LAPSE_EIO;
+	id_format(id, text);
+	text[ID_TEXT_LEN] = '\n';
+	bool written = write(fd, text, ID_TEXT_LEN + 1) == ID_TEXT_LEN + 1 && fsync(fd) == 0;
+	close(fd);
+	return written && datadir_file(data_dir, BLOB_DIR, path) == LAPSE_OK ? datadir_sync(path)
+									     : LAPSE_EIO;
+}
+
+int blob_get_marker(const char *data_dir, int64_t *ret)
+{
+	char path[DATADIR_PATH_MAX], text[ID_TEXT_LEN + 1] = { 0 };
+	int fd = datadir_file(data_dir, MARKER, path) < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return LAPSE_ENOTFOUND;
+	ssize_t n = read(fd, text, ID_TEXT_LEN);
+	close(fd);
+	return n == ID_TEXT_LEN && id_parse(text, ret) ? LAPSE_OK : LAPSE_ENOTFOUND;
+}
+
+bool blob_any(const char *data_dir)
+{
+	char path[DATADIR_PATH_MAX];
+	DIR *dir = datadir_file(data_dir, BLOB_DIR, path) < 0 ? NULL : opendir(path);
+	bool found = false;
+
+	for (struct dirent *d; dir && !found && (d = readdir(dir));)
+		found = d->d_name[0] != '.' && strlen(d->d_name) == 2;
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
 void blob_init(struct blob *b, const char *data_dir, int64_t id, int64_t max, bool durable)
 {
 	*b = (struct blob){
@@ -114,7 +160,7 @@ int blob_start(struct blob *b, struct problem *p)
 	if (b->fd >= 0)
 		return LAPSE_OK;
 	int error = open_unnamed(b);
-	if (error == ENOENT) { /* somebody removed the directory */
+	if (error == ENOENT) { /* the directory was removed */
 		int r = blob_prepare(b->data_dir, p);
 		if (r < 0)
 			return r;

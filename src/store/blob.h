@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blobs: files below the data directory that hold bytes somebody gave us.
+ * Blobs: files below the data directory that hold what clients gave us.
  *
  * A blob is written to an unnamed file, hashed on the way, then linked under its checksum and an id
  * that is never used twice, and synced: file and directory. Until then a crash leaves nothing;
@@ -41,6 +41,12 @@ struct blob {
 	bool named;  /* it had one from the start: this file system has no unnamed files */
 	bool kept;   /* a row stands for it: blob_discard() leaves the file alone */
 };
+
+/* A number that says whose files these are, in a file beside them; LAPSE_ENOTFOUND = there is none.
+ * And whether there is any blob at all. All block. */
+int blob_set_marker(const char *data_dir, int64_t id);
+int blob_get_marker(const char *data_dir, int64_t *ret);
+bool blob_any(const char *data_dir);
 
 /* `durable` false: nothing is synced, for tests that prove they notice. */
 void blob_init(struct blob *b, const char *data_dir, int64_t id, int64_t max, bool durable);

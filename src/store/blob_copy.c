@@ -80,7 +80,7 @@ static void end(struct pipe *x)
 }
 
 /* Exactly `n` bytes, unless the file has become shorter. */
-static int read_piece(int fd, char *to, size_t n, int64_t at, struct problem *p)
+static int read_source_piece(int fd, char *to, size_t n, int64_t at, struct problem *p)
 {
 	while (n > 0) {
 		ssize_t got = pread(fd, to, n, at);
@@ -103,7 +103,7 @@ static int copy_pieces(struct pipe *x, int from, int64_t size, bool write, struc
 	for (int64_t at = 0; at < size;) {
 		size_t n = size - at < (int64_t)PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES;
 		char *piece = free_piece(x);
-		int r = read_piece(from, piece, n, at, p);
+		int r = read_source_piece(from, piece, n, at, p);
 		if (r < 0)
 			return r;
 		hand_over(x, n);
@@ -153,12 +153,12 @@ static int run_pipe(struct blob *b, int from, int64_t size, bool write, struct p
 static int copy_small(struct blob *b, int source, int64_t size, struct problem *p)
 {
 	char *CLEANUP(mem_freep) piece = mem_alloc((size_t)size + 1);
-	int r = read_piece(source, piece, (size_t)size, 0, p);
+	int r = read_source_piece(source, piece, (size_t)size, 0, p);
 
 	return r < 0 ? r : blob_write(b, piece, (size_t)size, p);
 }
 
-static int check_size(const struct blob *b, int fd, int64_t *ret, struct problem *p)
+static int check_copy_size(const struct blob *b, int fd, int64_t *ret, struct problem *p)
 {
 	struct stat st;
 
@@ -178,7 +178,7 @@ int blob_copy(struct blob *b, int source, struct problem *p)
 	int r = blob_start(b, p);
 
 	if (r == LAPSE_OK)
-		r = check_size(b, source, &size, p);
+		r = check_copy_size(b, source, &size, p);
 	if (r < 0)
 		return r;
 	if (size <= (int64_t)PIECE_BYTES)
@@ -186,6 +186,6 @@ int blob_copy(struct blob *b, int source, struct problem *p)
 	posix_fadvise(source, 0, 0, POSIX_FADV_SEQUENTIAL);
 	if (ioctl(b->fd, FICLONE, source) < 0)
 		return run_pipe(b, source, size, true, p);
-	r = check_size(b, b->fd, &b->size, p); /* it may have grown since we looked */
+	r = check_copy_size(b, b->fd, &b->size, p); /* it may have grown since we looked */
 	return r < 0 ? r : run_pipe(b, b->fd, b->size, false, p);
 }

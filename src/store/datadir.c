@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/datadir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -51,11 +52,50 @@ static int sync_parent(const char *path)
 	return datadir_file(path, "..", parent) < 0 ? LAPSE_EINVAL : datadir_sync(parent);
 }
 
+/* What may lie in a data directory before its database does: a start that did not get far, a
+ * service's own files beside it, a file system's root. */
+static bool is_expected(const char *name)
+{
+	static const char *const names[] = { "lock", "files", "backups",    "lapse.key",
+					     ".",    "..",    "lost+found", "lapse.conf" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return strncmp(name, DATADIR_DATABASE, sizeof(DATADIR_DATABASE) - 1) == 0;
+}
+
+/* A directory of other files may be a home or a project: it is not to be closed to others, and
+ * not to be filled. */
+static int check_ours(const char *path, struct problem *p)
+{
+	char database[DATADIR_PATH_MAX];
+	struct dirent *entry;
+	int r = LAPSE_OK;
+
+	if (datadir_file(path, DATADIR_DATABASE, database) < 0)
+		return problem_set(p, LAPSE_EINVAL, "data_dir", "data_dir is too long");
+	DIR *dir = access(database, F_OK) == 0 ? NULL : opendir(path);
+	if (!dir)
+		return LAPSE_OK; /* it is ours, or making it will say what is wrong */
+	while (r == LAPSE_OK && (entry = readdir(dir)))
+		if (!is_expected(entry->d_name))
+			r = problem_set(p, LAPSE_EINVAL, "data_dir",
+					"the directory %.120s holds %.60s, and no database of "
+					"lapse: choose a new or an empty directory",
+					path, entry->d_name);
+	closedir(dir);
+	return r;
+}
+
 /* Ours alone: it holds messages and hashes of tokens. */
 static int make_private(const char *path, struct problem *p)
 {
 	struct stat st;
+	int r = check_ours(path, p);
 
+	if (r < 0)
+		return r;
 	if (mkdir(path, 0700) < 0 ? errno != EEXIST : sync_parent(path) < 0)
 		return problem_set(p, LAPSE_EIO, "data_dir", "cannot make the directory %.120s: %s",
 				   path, strerror(errno));

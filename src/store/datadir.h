@@ -2,7 +2,7 @@
 /*
  * The data directory: its lock, its file names, and putting a backup in the database's place.
  *
- * Whoever opens the store holds the lock for as long as it runs; a second opener, daemon or
+ * The opener of the store holds the lock for as long as it runs. A second opener, daemon or
  * library, gets LAPSE_EBUSY and the number of the process that has it.
  */
 #ifndef LAPSE_STORE_DATADIR_H

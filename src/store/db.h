@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The database, as the rest of lapse sees it: one connection, statements, transactions.
+ * A connection to a database: statements and transactions. Rooms and the engine use it through the
+ * transaction they are given (engine/tx.h); store/store.h owns the connections.
  *
  * What rooms may rely on is what SQLite and PostgreSQL both have: `$1` parameters, RETURNING,
- * ON CONFLICT; nothing else. Statements are static descriptors, prepared once a connection and
- * found again by their address. Errors come sorted: LAPSE_ERETRY (another writer; nothing
- * happened), LAPSE_ECONFLICT (a constraint), LAPSE_EFULL, LAPSE_EIO, LAPSE_ECORRUPT.
+ * ON CONFLICT; nothing else. A statement is prepared once per connection and found again by its
+ * text. Errors come sorted: LAPSE_ERETRY (another writer; nothing happened), LAPSE_ECONFLICT (a
+ * constraint), LAPSE_EFULL, LAPSE_EIO, LAPSE_ECORRUPT.
  *
  *	static const struct db_stmt FIND = { "SELECT name FROM t WHERE id = $1" };
  *
@@ -14,7 +15,9 @@
  *	while ((r = db_step(&q)) > 0)
  *		use(db_text(&q, 0));
  *
- * A connection belongs to one thread at a time. A statement can be open once a connection.
+ * Legal order of a query: db_query, every parameter bound once, then either steps up to the end
+ * (db_step, db_run) or one db_post, then db_finish. A connection belongs to one thread at a time. A
+ * statement can be open once per connection.
  */
 #ifndef LAPSE_STORE_DB_H
 #define LAPSE_STORE_DB_H
@@ -33,22 +36,22 @@ struct db_config {
 	const struct clock *clock;
 	bool read_only;
 	bool durable;        /* false: nothing is synced, for tests that prove they notice */
-	bool lazy;           /* a commit does not sync; syncer.h does */
+	bool lazy;           /* a commit does not sync; the store does */
 	int busy_timeout_ms; /* how long another connection's lock is waited for */
 };
 
-/* Once a process, before the first db_open(): turns off statistics that cost a lock an allocation.
- */
+/* Once per process, before the first db_open(): turns off statistics that would cost a lock per
+ * allocation. */
 void db_process_init(void);
 
 /* On failure `p` says why and *ret is untouched. */
 int db_open(const struct db_config *config, struct db **ret, struct problem *p);
-void db_close(struct db *db);
+void db_close(struct db *db); /* takes NULL */
 
 /* The last error's text, for logs. */
 const char *db_error(const struct db *db);
 
-/* A transaction. `now` is read when it begins; on PostgreSQL it will be the database's. A read
+/* A transaction. `now` is read when it begins; on PostgreSQL it is the database's. A read
  * transaction sees one state and writes nothing. */
 int db_begin(struct db *db, lapse_ms *ret_now);
 int db_begin_read(struct db *db, lapse_ms *ret_now);
@@ -77,11 +80,17 @@ struct db_stmt {
 struct db_query {
 	struct db *db;
 	struct db_prepared *prepared; /* NULL when preparing failed */
-	int err;                      /* first error of preparing or binding */
+	int err;                      /* first error of preparing or stepping */
+	bool started;                 /* the values are bound and it was stepped */
+	bool ended;                   /* it has no more rows: stepping it again is a mistake */
 };
 
 struct db_query db_query(struct db *db, const struct db_stmt *stmt);
 void db_finish(struct db_query *q);
+
+/* Drops what is prepared for a text that is not used any more. It must not be open. False = there
+ * was nothing. */
+bool db_forget(struct db *db, const char *sql);
 
 /* How many parameters the statement has. */
 int db_params(const struct db_query *q);
@@ -100,35 +109,35 @@ int db_run(struct db_query *q);
  * SQLite build a temporary table. */
 int64_t db_changed(const struct db_query *q);
 
+/* A posted write: an INSERT, UPDATE or DELETE whose result the caller only checks. The caller says
+ * what must come out; a database over a network need not be waited for before the transaction
+ * commits.
+ *
+ *	db_post(&q, DB_ANY)                    any number of rows, also none
+ *	db_post(&q, DB_ONE)                    one row: anything else is a mistake of ours
+ *	db_post(&q, DB_ONE_OR(LAPSE_ELIMIT))   one row, otherwise this error
+ *	db_post(&q, DB_ROWS_OR(n, LAPSE_E…))   exactly n rows, otherwise this error
+ *
+ * SQLite runs it at once and returns what came out. PostgreSQL returns LAPSE_OK, looks at the
+ * answers before COMMIT, and when one is not as expected has the transaction run again, awaited:
+ * then this call returns the error. So the code after it must do no more than pass the error on,
+ * with a text if it likes. */
+struct db_expect {
+	int64_t rows; /* that must have changed; negative = any number */
+	int otherwise;
+};
+#define DB_ANY ((struct db_expect){ .rows = -1 })
+#define DB_ROWS_OR(n, err) ((struct db_expect){ .rows = (n), .otherwise = (err) })
+#define DB_ONE_OR(err) DB_ROWS_OR(1, err)
+#define DB_ONE DB_ONE_OR(LAPSE_EINTERNAL)
+int db_post(struct db_query *q, struct db_expect expect);
+
 /* Columns of the current row; texts live until the next step. */
 int64_t db_int(const struct db_query *q, int column);
 const char *db_text(const struct db_query *q, int column); /* NULL for SQL's NULL */
 bool db_is_null(const struct db_query *q, int column);
 
-/* SQLite's write-ahead log. The hook runs after each commit with the log's size; checkpoints are
- * made on a connection of their own, off the loop. A hard checkpoint makes writers wait for the
- * little that is left and lets the log start over.
- *
- * LAPSE_ESYNC from a checkpoint means that pages copied from the log may be lost although the log
- * says they were copied: only a restart that replays the whole log is safe then, before anything
- * overwrites it and without a clean close, which would checkpoint again. */
-typedef void db_wal_fn(void *arg, int64_t wal_bytes);
-void db_on_wal(struct db *db, db_wal_fn *fn, void *arg);
-int db_checkpoint(struct db *db, bool hard, int64_t *ret_left); /* bytes of log not copied */
-
-/* The write-ahead log as a file that can be synced, from any one thread, while others write it. */
-struct db_log;
-int db_log_open(const char *database, bool durable, struct db_log **ret, struct problem *p);
-int db_log_sync(struct db_log *log);
-void db_log_close(struct db_log *log); /* takes NULL */
-
 /* Ends a long read from another thread; its statement returns LAPSE_ETIMEOUT. */
 void db_interrupt(struct db *db);
-
-/* Writes a consistent copy of the whole database to a new file. */
-int db_copy_to(struct db *db, const char *path);
-
-/* Whether the file is sound: empty text = yes, else what is wrong. */
-int db_check(struct db *db, char *ret_text, size_t size);
 
 #endif

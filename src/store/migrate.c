@@ -6,6 +6,9 @@
 #include "base/mem.h"
 #include "store/schema.h"
 
+const char META_TABLE[] = "CREATE TABLE IF NOT EXISTS meta "
+			  "(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;\n";
+
 static const struct db_stmt META_GET = { "SELECT value FROM meta WHERE key = $1" };
 static const struct db_stmt META_SET = { "INSERT INTO meta (key, value) VALUES ($1, $2) "
 					 "ON CONFLICT (key) DO UPDATE SET value = excluded.value" };
@@ -28,7 +31,7 @@ int meta_set(struct db *db, const char *key, int64_t value)
 
 	db_bind_text(&q, 1, key);
 	db_bind_int(&q, 2, value);
-	return db_run(&q);
+	return db_post(&q, DB_ONE);
 }
 
 int migrate_newest(void)
@@ -45,7 +48,7 @@ int migrate_current(struct db *db, int64_t *ret)
 	return meta_get(db, "schema_version", 0, ret);
 }
 
-static int apply(struct db *db, const struct schema_step *step, struct problem *p)
+static int migrate_apply(struct db *db, const struct schema_step *step, struct problem *p)
 {
 	lapse_ms now;
 	int r = db_begin(db, &now);
@@ -68,9 +71,13 @@ static int apply(struct db *db, const struct schema_step *step, struct problem *
 
 int migrate(struct db *db, struct problem *p)
 {
+	return migrate_to(db, migrate_newest(), p);
+}
+
+int migrate_to(struct db *db, int version, struct problem *p)
+{
 	int64_t current = 0;
-	int r = db_script(db, "CREATE TABLE IF NOT EXISTS meta "
-			      "(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID");
+	int r = db_script(db, META_TABLE);
 
 	if (r == LAPSE_OK)
 		r = migrate_current(db, &current);
@@ -85,9 +92,9 @@ int migrate(struct db *db, struct problem *p)
 			"backup made by this version",
 			current, migrate_newest());
 	for (const struct schema_step *s = SCHEMA; s->version; s++) {
-		if (s->version <= current)
+		if (s->version <= current || s->version > version)
 			continue;
-		r = apply(db, s, p);
+		r = migrate_apply(db, s, p);
 		if (r < 0)
 			return r;
 	}

@@ -10,9 +10,14 @@
 
 #include "store/db.h"
 
+extern const char META_TABLE[]; /* comes before the first step */
+
 /* Brings the schema up to this program's version. A database of a newer version is
  * LAPSE_EVERSION and is not touched. */
 int migrate(struct db *db, struct problem *p);
+
+/* The same up to an older version, to know what its schema looks like. */
+int migrate_to(struct db *db, int version, struct problem *p);
 
 /* The version this program knows, and the one the database has (0 = empty). */
 int migrate_newest(void);

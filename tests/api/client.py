@@ -60,11 +60,11 @@ class Answer:
         assert self.status == status, repr(self)
         return self.json()
 
-    def fails(self, status, code, names=None):
-        """Asserts an error of the contract's shape, and that its message names a field."""
+    def fails(self, status, code, names=None, also=()):
+        """Asserts an error of the contract's shape, with the members `also`, and that its message names a field."""
         assert self.status == status, repr(self)
         error = self.json()
-        assert set(error) == {"error"} and {"code", "message"} <= set(error["error"]), error
+        assert set(error) == {"error", *also} and {"code", "message"} <= set(error["error"]), error
         assert error["error"]["code"] == code, error
         assert isinstance(error["error"]["message"], str) and error["error"]["message"], error
         if names is not None:
@@ -86,6 +86,9 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Client:
+    check = None  # (method, path, answer): set by the harness, asserts that the answer is documented
+    clock_moves = 0  # how often a test has moved the clock of its daemons
+
     def __init__(self, address, token=None, owner=None):
         self.address = address
         self.headers = {}
@@ -94,6 +97,7 @@ class Client:
         if owner is not None:
             self.headers["X-Lapse-Owner"] = owner
         self._connection = _Connection(address)
+        self._clock_moves = Client.clock_moves
 
     def close(self):
         self._connection.close()
@@ -105,13 +109,20 @@ class Client:
             headers.setdefault("Content-Type", "application/json")
         if query:
             path += "?" + urllib.parse.urlencode(query)
+        if self._clock_moves != Client.clock_moves:
+            # For the daemon this connection may have been idle for days: it may be closing it just now.
+            self._connection.close()
+            self._clock_moves = Client.clock_moves
         try:
             self._connection.request(method, path, body=body, headers=headers)
             response = self._connection.getresponse()
-            return Answer(response.status, response.headers, response.read())
+            answer = Answer(response.status, response.headers, response.read())
         except BaseException:
             self._connection.close()
             raise
+        if Client.check:
+            Client.check(method, path, answer)
+        return answer
 
     def get(self, path, headers=None, **query):
         return self.request("GET", path, query=query, headers=headers)

@@ -8,6 +8,7 @@ import hypothesis.configuration
 import pytest
 
 import harness
+import stores
 
 TEST_LIMIT_S = 90
 
@@ -75,6 +76,7 @@ def pytest_runtest_protocol(item):
         raise TimeoutError("the test took too long (see limit_s)")
 
     harness.STARTED[:] = [daemon for daemon in harness.STARTED if daemon.process is not None]
+    stores.forget(stores.known() - {daemon.data_dir for daemon in harness.STARTED})
     before = signal.signal(signal.SIGALRM, give_up)
     own = item.get_closest_marker("limit_s")
     signal.alarm(own.args[0] if own else TEST_LIMIT_S)
@@ -83,6 +85,13 @@ def pytest_runtest_protocol(item):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        only = item.get_closest_marker("sqlite")
+        if only and stores.KIND != "sqlite":
+            item.add_marker(pytest.mark.skip(reason=f"SQLite only: {only.args[0]}"))
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -6,21 +6,22 @@ until a test moves it. `wait_until` polls with a deadline; no test sleeps for a 
 
 The binary is $LAPSED, or build-dev/lapsed, or build/lapsed of this repository.
 """
-import contextlib
 import datetime
 import functools
 import glob
+import itertools
 import json
 import os
 import pathlib
 import select
 import signal
-import sqlite3
 import subprocess
 import time
 
 import pytest
 
+import described
+import stores
 from client import Client, RawConnection
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,6 +43,10 @@ def binary():
         if os.access(ROOT / build / "lapsed", os.X_OK):
             return str(ROOT / build / "lapsed")
     raise FileNotFoundError("no lapsed: build it, or name it in $LAPSED")
+
+
+Client.check = staticmethod(
+    lambda method, path, answer: described.description(binary()).check(method, path, answer))
 
 
 def wait_until(probe, timeout_s=10.0, what=None, every_s=0.01):
@@ -75,6 +80,9 @@ def faketime_preload():
     return ":".join([sanitizer(), found[0]] if sanitizer() else found[:1])
 
 
+_clocks = itertools.count(1)
+
+
 class Clock:
     """The time of a daemon: stands still, moves only when told (also while the daemon runs).
 
@@ -86,13 +94,14 @@ class Clock:
 
     def __init__(self, directory, wall_only=False):
         self.wall_only = wall_only
-        self.path = pathlib.Path(directory) / "clock"
+        self.path = pathlib.Path(stores.clock_directory(directory)) / f"clock-{next(_clocks)}"
         self.now_ms = int(self.START.timestamp() * 1000)
         self._write()
 
     def advance(self, ms):
         self.now_ms += ms
         self._write()
+        Client.clock_moves += 1
 
     def _write(self):
         at = datetime.datetime.fromtimestamp(self.now_ms // 1000, datetime.timezone.utc)
@@ -124,6 +133,7 @@ class Daemon:
         self.settings = settings
         self.process = None
         self.address = None
+        self.store = stores.store_of(self.data_dir)
         place = next(parent for parent in self.data_dir.parents if parent.is_dir())
         self.log_path = place / f"{self.data_dir.name}.{len(STARTED)}.log"
         STARTED.append(self)
@@ -131,7 +141,7 @@ class Daemon:
     # Life -----------------------------------------------------------------------------------------
 
     def command(self):
-        flags = {"data_dir": self.data_dir, "listen": self.listen, **self.settings}
+        flags = {"data_dir": self.data_dir, "listen": self.listen, **self.store.flags(), **self.settings}
         words = [binary()]
         for name, value in flags.items():
             if value is not None:
@@ -153,6 +163,7 @@ class Daemon:
         return env
 
     def spawn(self):
+        self.store.prepare(self.clock, self.faketime)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self.command(), env=self.environment(), stderr=log,
                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -168,8 +179,10 @@ class Daemon:
     def _first_line(self):
         deadline = time.monotonic() + START_DEADLINE_S
         fd, line = self.process.stdout.fileno(), b""
+        waiting = select.poll()  # select() takes no descriptor above 1023
+        waiting.register(fd, select.POLLIN)
         while not line.endswith(b"\n"):
-            ready, _, _ = select.select([fd], [], [], max(0, deadline - time.monotonic()))
+            ready = waiting.poll(max(0, deadline - time.monotonic()) * 1000)
             assert ready, f"lapsed said nothing for {START_DEADLINE_S} s\n{self.log()}"
             piece = os.read(fd, 1)
             assert piece, f"lapsed ended with {self.process.wait()}\n{self.log()}"
@@ -238,26 +251,25 @@ class Daemon:
 
     def rows(self, sql, *values):
         """Rows of the daemon's own database, as dicts, read only."""
-        db = sqlite3.connect(f"file:{self.data_dir / 'lapse.db'}?mode=ro", uri=True, timeout=5)
-        try:
-            db.row_factory = sqlite3.Row
-            return [dict(row) for row in db.execute(sql, values)]
-        finally:
-            db.close()
+        return self.store.rows(sql, *values)
 
-    @contextlib.contextmanager
+    def execute(self, sql, *values):
+        """Changes its database behind its back."""
+        self.store.execute(sql, *values)
+
     def store_locked(self):
         """Makes every write of the daemon fail for a while: someone else holds the database."""
-        db = sqlite3.connect(self.data_dir / "lapse.db", timeout=5, isolation_level=None)
-        try:
-            db.execute("BEGIN EXCLUSIVE")
-            yield
-        finally:
-            db.close()
+        return self.store.locked()
 
     def events(self, kind):
-        return [json.loads(row["data"]) for row in
-                self.rows("SELECT data FROM events WHERE kind = ? ORDER BY seq", kind)]
+        """The data of the stored events of a kind, oldest first. A message to one agent is its own event."""
+        stored = {row["seq"]: json.loads(row["data"])
+                  for row in self.rows("SELECT seq, data FROM events WHERE kind = ?", kind)}
+        if kind == "message.sent":
+            stored |= {row["id"]: {"from": row["sender"], "type": row["type"],
+                                   "messages": [{"id": f"{row['id']:016x}", "to": row["agent"]}]}
+                       for row in self.rows("SELECT * FROM messages WHERE event = 1")}
+        return [data for _, data in sorted(stored.items())]
 
     def metric(self, name, **labels):
         """The value of one sample of /metrics, None when it is not there."""

@@ -70,11 +70,79 @@ def test_another_owners_bytes_are_invisible(daemon, fleets):
     assert red.content(staged["checksum"]).body == b"secret"
 
 
-def test_admin_routes_are_the_admins(fleets):
-    red, _, admin = fleets
-    red.post("/v1/attachments/cleanup").fails(403, "forbidden")
-    stage(red, "/etc/hostname").fails(403, "forbidden")
-    assert admin.post("/v1/attachments/cleanup").ok() == {"count": 0, "bytes": 0}
+def test_a_fleet_cleans_up_and_stages_what_is_its_own(start, tmp_path):
+    """An admin's cleanup is everybody's; a fleet's is its own, and a held file of it stays."""
+    clock, source = Clock(tmp_path), tmp_path / "roots"
+    source.mkdir()
+    (source / "report").write_bytes(b"report")
+    daemon = start(clock=clock, request_timeout_ms=HOUR_MS, attachment_sweep_ms=NEVER_MS,
+                   attachment_stage_roots=str(source))
+    admin = daemon.client(token=daemon.client().token("ops", admin=True)["token"])
+    red, blue = (daemon.client(token=admin.token(owner)["token"]) for owner in ("red", "blue"))
+    staged = stage(red, str(source / "report"), ttl_ms=1000).ok(201)
+    assert red.attachment(staged["checksum"]).ok()["size"] == 6
+    blue.attachment(staged["checksum"]).fails(404, "not_found")
+    held = red.stage(b"held", ttl_ms=1000)
+    admin.put(f"/v1/holds/attachments/{held['checksum']}", {"reason": "audit"}, headers={"X-Lapse-Owner": "red"}).ok()
+    for i in range(120):
+        red.stage(b"%d" % i, ttl_ms=1000)
+    other = blue.stage(b"blue", ttl_ms=1000)
+    red.stage(b"fresh", ttl_ms=5000)
+    clock.advance(1000)
+    assert red.post("/v1/attachments/cleanup").ok() == {
+        "count": 121, "bytes": 6 + sum(len(b"%d" % i) for i in range(120)), "remaining": 0}
+    assert len(paths(daemon)) == 3 and len(daemon.rows("SELECT * FROM attachments")) == 3
+    assert red.post("/v1/attachments/cleanup").ok()["count"] == 0
+    blue.attachment(other["checksum"]).fails(410, "expired")
+    assert admin.post("/v1/attachments/cleanup").ok() == {"count": 1, "bytes": 4, "remaining": 0}
+    assert len(paths(daemon)) == 2
+
+
+def test_a_cleanup_answers_when_its_files_are_gone_or_says_how_many_remain(start):
+    daemon = start(attachment_sweep_ms=NEVER_MS)
+    api = daemon.client()
+    stuck = api.stage(b"stuck", ttl_ms=1)
+    path = next(p for p in paths(daemon) if stuck["checksum"] in p.name)
+    path.unlink()
+    path.mkdir()
+    (path / "in the way").touch()
+    for i in range(200):
+        api.stage(b"%d" % i, ttl_ms=1)
+    time.sleep(0.01)
+    answer = api.post("/v1/attachments/cleanup").ok()
+    assert answer["count"] == 201 and answer["remaining"] == 1
+    assert paths(daemon) == [path]
+
+
+def test_a_path_is_shown_to_callers_on_this_host(start, tmp_path):
+    """To an admin always, to a fleet where files are staged by path; the file lies there as long as the row lives."""
+    daemon = start()
+    admin = daemon.client(token=daemon.client().token("ops", admin=True)["token"])
+    token = admin.token("red")["token"]
+    red = daemon.client(token=token)
+    staged = admin.stage(b"hello")
+    path = pathlib.Path(staged["path"])
+    assert path.is_absolute() and path.read_bytes() == b"hello"
+    assert admin.attachment(staged["checksum"]).ok()["path"] == str(path)
+    assert [row["path"] for row in admin.attachments()] == [str(path)]
+    assert admin.stage(b"hello")["path"] == str(path)
+    assert "path" not in red.stage(b"hello")
+    forwarded = admin.get(f"/v1/attachments/{staged['checksum']}", headers={"X-Forwarded-For": "192.0.2.1"})
+    assert "path" not in forwarded.ok()
+    admin.delete(f"/v1/attachments/{staged['checksum']}").ok()
+    wait_until(lambda: not path.exists(), what="the file goes with its row")
+    daemon.restart(attachment_stage_roots=str(tmp_path))
+    red = daemon.client(token=token)
+    assert pathlib.Path(red.stage(b"hello")["path"]).read_bytes() == b"hello"
+
+
+def test_a_default_lifetime_without_end(start):
+    """attachment_ttl_ms takes infinity, as the seed's option does."""
+    daemon = start(attachment_ttl_ms="infinity", attachment_sweep_ms=NEVER_MS)
+    api = daemon.client()
+    staged = api.stage(b"for ever")
+    assert staged["ttl_ms"] == "infinity" and staged["expires_at"] is None and staged["persist"] is False
+    assert api.stage(b"short", ttl_ms=1)["ttl_ms"] == 1
 
 
 def test_metrics_of_the_route_are_the_owners_and_those_of_prometheus_everybodys(daemon, fleets):
@@ -623,7 +691,7 @@ def test_files_that_are_all_gone_remove_nothing(daemon, api):
     """A disk that is not mounted: likelier than that somebody deleted everything."""
     made = [api.stage(b"%d" % i)["checksum"] for i in range(12)]
     daemon.stop()
-    (daemon.data_dir / "files").rename(daemon.data_dir / "elsewhere")
+    (daemon.data_dir / "files").rename(daemon.data_dir.parent / "elsewhere")
     daemon.start()
     wait_until(lambda: any(line["event"] == "attachment.files_gone" for line in daemon.log_lines()), what="it says so")
     assert len(daemon.client().attachments()) == 12
@@ -631,7 +699,7 @@ def test_files_that_are_all_gone_remove_nothing(daemon, api):
     for path in (daemon.data_dir / "files").glob("*"):
         path.rmdir()
     (daemon.data_dir / "files").rmdir()
-    (daemon.data_dir / "elsewhere").rename(daemon.data_dir / "files")
+    (daemon.data_dir.parent / "elsewhere").rename(daemon.data_dir / "files")
     daemon.start()
     assert daemon.client().content(made[3]).body == b"3"
 
@@ -640,7 +708,7 @@ def test_readers_of_a_disk_that_is_not_mounted_lose_nothing(daemon, api):
     """Had a reader ended the row, its file would be a leftover after the disk is back."""
     made = [api.stage(b"%d" % i)["checksum"] for i in range(3)]
     daemon.stop()
-    (daemon.data_dir / "files").rename(daemon.data_dir / "elsewhere")
+    (daemon.data_dir / "files").rename(daemon.data_dir.parent / "elsewhere")
     daemon.start()
     api = daemon.client()
     for checksum in made:
@@ -651,7 +719,7 @@ def test_readers_of_a_disk_that_is_not_mounted_lose_nothing(daemon, api):
     assert len(api.attachments()) == 3
     daemon.stop()
     (daemon.data_dir / "files").rmdir()
-    (daemon.data_dir / "elsewhere").rename(daemon.data_dir / "files")
+    (daemon.data_dir.parent / "elsewhere").rename(daemon.data_dir / "files")
     daemon.start()
     time.sleep(0.5)
     assert [daemon.client().content(checksum).body for checksum in made] == [b"0", b"1", b"2"]
@@ -670,6 +738,7 @@ def test_what_is_not_a_file_in_its_place_is_none(daemon, api):
         assert api.content(staged["checksum"]).body == b"whole %d" % i
 
 
+@pytest.mark.sqlite("it puts another file in the place of the database")
 def test_files_from_before_the_store_are_not_its_own(daemon, api):
     """The database was lost, or files/ is another daemon's: what is there is reported and stays."""
     kept = api.stage(b"kept")
@@ -693,7 +762,7 @@ def test_a_directory_that_cannot_be_read_stops_no_check(daemon, api):
     kept = api.stage(b"kept")
     daemon.stop()
     files = daemon.data_dir / "files"
-    (files / kept["checksum"][:2]).rename(daemon.data_dir / "aside")
+    (files / kept["checksum"][:2]).rename(daemon.data_dir.parent / "aside")
     (files / kept["checksum"][:2]).write_text("in the way")
     lost = orphan(daemon)
     daemon.start()
@@ -736,3 +805,25 @@ def test_files_are_private(daemon, api):
     api.stage(b"x")
     for path in [daemon.data_dir / "files", *(daemon.data_dir / "files").rglob("*")]:
         assert pathlib.Path(path).stat().st_mode & 0o077 == 0, path
+
+
+def test_staging_again_without_the_bytes(start):
+    """POST /v1/attachments/{checksum}/stage refreshes, upgrades and stretches, as sending them again would."""
+    api = start().client()
+    first = api.request("POST", "/v1/attachments", body=b"bytes", query={"ttl_ms": 3600000}).ok(201)
+    path = f"/v1/attachments/{first['checksum']}/stage"
+    again = api.post(path, {"ttl_ms": 60000}).ok(201)
+    assert again["cached"] is True and again["ttl_ms"] == 3600000 and again["persist"] is False
+    assert api.post(path, {"ttl_ms": 7200000, "persist": True}).ok(201)["persist"] is True
+    assert api.get("/v1/attachments").ok()["data"][0]["ttl_ms"] == 7200000
+    assert api.request("POST", path).ok(201)["persist"] is True
+    api.post(path, {"ttl_ms": -1}).fails(400, "invalid_request")
+    api.post(path, {"name": "x"}).fails(400, "invalid_request")
+    api.post(f"/v1/attachments/{'0' * 64}/stage", {}).fails(404, "not_found")
+    api.post("/v1/attachments/nonsense/stage", {}).fails(404, "not_found")
+
+
+def test_staging_again_what_has_expired(start):
+    api = start(attachment_sweep_ms=86400000).client()
+    first = api.request("POST", "/v1/attachments", body=b"bytes", query={"ttl_ms": 0}).ok(201)
+    api.post(f"/v1/attachments/{first['checksum']}/stage", {}).fails(404, "not_found")

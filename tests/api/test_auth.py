@@ -41,7 +41,8 @@ def shared_fleets(shared):
 
 def test_a_token_is_shown_once(fleets):
     made = fleets.admin.token("red", ttl_ms=3_600_000)
-    assert set(made) == {"token", "prefix", "owner", "admin", "created_at", "expires_at"}
+    assert set(made) == {"token", "prefix", "owner", "name", "scopes", "admin", "created_at", "expires_at",
+                         "last_used_at"}
     assert re.fullmatch(r"lapse_[0-9a-f]{12}_[0-9a-f]{64}", made["token"])
     assert made["token"].split("_")[1] == made["prefix"]
     assert made["owner"] == "red" and made["admin"] is False and made["expires_at"] > made["created_at"]
@@ -52,6 +53,7 @@ def test_a_token_is_shown_once(fleets):
     assert secret.encode() not in listed.body
 
 
+@pytest.mark.sqlite("it looks into the files")
 def test_the_secret_is_not_stored(fleets):
     secrets = [fleets.admin.token("red")["token"] for _ in range(3)]
     fleets.daemon.stop()
@@ -159,7 +161,7 @@ def test_a_token_ends_with_its_ttl(start, tmp_path):
 def test_admin_routes_are_403_for_others(shared, shared_fleets, method, path, body):
     shared_fleets.red.request(method, path, json_body=body).fails(403, "forbidden")
     answer = shared_fleets.admin.request(method, path, json_body=body)
-    assert answer.status in (200, 201, 404), repr(answer)
+    assert answer.status in (200, 201, 404, 409), repr(answer)
     shared.client().request(method, path, json_body=body).fails(401, "unauthorized")
 
 
@@ -259,3 +261,16 @@ def test_tokens_have_pages(fleets):
     assert len(first["data"]) == 20 and first["pagination"]["has_more"] is True
     listed = [row["prefix"] for row in fleets.admin.pages("/v1/tokens", limit=10)]
     assert len(listed) == len(set(listed)) == 25 and made <= set(listed)
+
+
+def test_a_caller_is_told_who_it_is(daemon):
+    api = daemon.client()
+    everything = ["read", "write"]
+    assert api.get("/v1/whoami").ok() == {"owner": "local", "admin": True, "acting": False, "scopes": everything}
+    other = api.get("/v1/whoami", headers={"X-Lapse-Owner": "elsewhere"}).ok()
+    assert other == {"owner": "elsewhere", "admin": True, "acting": True, "scopes": everything}
+    admin = api.post("/v1/tokens", {"owner": "ops", "admin": True}).ok(201)["token"]
+    looker = daemon.client(token=admin).post("/v1/tokens", {"owner": "fleet", "scopes": ["read", "agents:write"]}).ok(201)["token"]
+    assert daemon.client(token=looker).get("/v1/whoami").ok() == {
+        "owner": "fleet", "admin": False, "acting": False, "scopes": ["read", "agents:write"]}
+    api.get("/v1/whoami").fails(401, "unauthorized")

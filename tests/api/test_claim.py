@@ -183,3 +183,54 @@ def test_read_refuses_a_claim_id_that_is_none(shared_api, agent, claim_id):
     answer = shared_api.mark_read(agent, sent["id"], claim_id=claim_id)
     assert answer.status in (400, 409), repr(answer)
     assert shared_api.message(agent, sent["id"]).ok()["read"] is False
+
+
+def extend(api, agent, message, claim_id, **body):
+    return api.post(f"/v1/agents/{agent}/messages/{message}/extend", {"claim_id": claim_id, **body})
+
+
+def test_an_extended_claim_lasts_longer(timed_api, clock):
+    message = timed_api.send("a")["id"]
+    claim = timed_api.claim("a", visibility_ms=30000).ok()["claim_id"]
+    clock.advance(20000)
+    answer = extend(timed_api, "a", message, claim, visibility_ms=30000).ok()
+    assert (answer["id"], answer["claim_id"]) == (message, claim) and answer["claimed_until"]
+    clock.advance(20000)  # past the first end, before the second
+    assert timed_api.claim("a").ok()["data"] == []
+    clock.advance(11000)
+    assert ids(timed_api.claim("a").ok()["data"]) == [message]
+
+
+def test_extending_what_another_claim_has_is_409(timed_api, clock):
+    message = timed_api.send("a")["id"]
+    first = timed_api.claim("a", visibility_ms=1000).ok()["claim_id"]
+    clock.advance(2000)
+    extend(timed_api, "a", message, first, visibility_ms=1000).ok()  # over, but nobody else has it yet
+    clock.advance(2000)
+    second = timed_api.claim("a").ok()["claim_id"]
+    extend(timed_api, "a", message, first).fails(409, "conflict")
+    extend(timed_api, "a", message, second).ok()
+
+
+def test_extending_what_is_read_or_unknown(shared_api, agent):
+    message = shared_api.send(agent)["id"]
+    claim = shared_api.claim(agent).ok()["claim_id"]
+    extend(shared_api, agent, "0000000000000001", claim).fails(404, "not_found")
+    extend(shared_api, agent, message, "ffffffffffffffff").fails(400, "invalid_request")
+    extend(shared_api, agent, message, "nonsense").fails(400, "invalid_request")
+    extend(shared_api, agent, message, claim, visibility_ms=0).fails(400, "invalid_request")
+    shared_api.post(f"/v1/agents/{agent}/messages/{message}/extend", {}).fails(400, "invalid_request")
+    shared_api.post(f"/v1/agents/{agent}/messages/{message}/read", {"claim_id": claim}).ok()
+    extend(shared_api, agent, message, claim).fails(409, "conflict")
+
+
+def test_a_list_tells_of_claims_when_asked(start, tmp_path):
+    clock = Clock(tmp_path)
+    api = start(clock=clock).client()
+    claimed, free = (api.send("bob")["id"] for _ in range(2))
+    api.claim("bob", limit=1, visibility_ms=5000).ok()
+    until = {m["id"]: m.get("claimed_until") for m in api.get("/v1/agents/bob/messages", claims="true").ok()["data"]}
+    assert until[claimed] and until[free] is None
+    assert all("claimed_until" not in m for m in api.get("/v1/agents/bob/messages").ok()["data"])
+    clock.advance(5001)
+    assert all("claimed_until" not in m for m in api.get("/v1/agents/bob/messages", claims="true").ok()["data"])

@@ -84,10 +84,10 @@ def test_a_larger_leap_waits_for_a_person(start, clock):
     api = start(clock=clock, clock_accept_after_ms=100, message_sweep_ms=20).client()
     message = read_message(api)
     clock.advance(25 * 60 * MINUTE_MS)
-    before = str(api.matrix("messages")["last_sweep"])
+    before = str(api.matrix("messages")["last_sweep_at"])
     for _ in range(20):
-        before = wait_until(lambda: str(api.matrix("messages")["last_sweep"]) != before
-                            and str(api.matrix("messages")["last_sweep"]), what="another sweep")
+        before = wait_until(lambda: str(api.matrix("messages")["last_sweep_at"]) != before
+                            and str(api.matrix("messages")["last_sweep_at"]), what="another sweep")
     assert api.message("a", message["id"]).ok() == message and api.get("/readyz").status == 503
 
 

@@ -4,16 +4,21 @@
 What cannot be deleted here is a surplus backup whose name somebody has given to a directory.
 """
 import shutil
+import time
 
 import pytest
 
 from harness import wait_until
+import stores
+from mailrig import iso
 
 
 class Stuck:
     """A daemon with one dead letter."""
 
     def __init__(self, start, **settings):
+        if stores.KIND != "sqlite":
+            pytest.skip("SQLite only: it takes a backup")
         self.daemon = start(backup_keep=1, cleanup_max_attempts=1, **settings)
         self.api = self.daemon.client()
         name = self.api.post("/v1/backup").ok(201)["file"]
@@ -62,6 +67,49 @@ def test_a_retry_that_fails_is_a_dead_letter_again(stuck):
     wait_until(stuck.letters, what="it to give up again")
     assert stuck.letters() == [letter]
     assert stuck.daemon.metric("lapse_dead_letters") == 1
+
+
+def fill(daemon, letters):
+    """Puts dead letters (kind, target, age in days) into the store of a daemon that is not running."""
+    for n, (kind, target, days) in enumerate(letters):
+        created = int((time.time() - days * 86400) * 1000)
+        daemon.execute("INSERT INTO cleanups (id, owner, kind, target, state, attempts, next_at, created_at, error) "
+                       "VALUES (?, 'local', ?, ?, -1, 3, 0, ?, 'down')", n + 1, kind, target, created)
+
+
+@pytest.fixture
+def outage(start):
+    """What an outage leaves: 250 dead letters, whose files are gone."""
+    daemon = start()
+    daemon.stop()
+    fill(daemon, [("attachment" if i % 2 else "file", f"gone/{i}", i % 10) for i in range(250)])
+    daemon.start()
+    return daemon
+
+
+def test_one_request_retries_all(outage):
+    api = outage.client()
+    assert api.post("/v1/dead-letters/retry", {}).ok() == {"retried": 250}
+    wait_until(lambda: not outage.rows("SELECT * FROM cleanups"), what="all of them")
+    assert outage.metric("lapse_dead_letters") == 0
+    assert api.post("/v1/dead-letters/retry", {}).ok() == {"retried": 0}
+
+
+def test_some_are_chosen_by_kind_and_by_age(outage):
+    api = outage.client()
+    assert api.post("/v1/dead-letters/retry", {"kind": "file"}).ok() == {"retried": 125}
+    before = iso(int((time.time() - 4.5 * 86400) * 1000))
+    assert api.post("/v1/dead-letters/retry", {"before": before}).ok() == {"retried": 75}
+    wait_until(lambda: len(outage.rows("SELECT * FROM cleanups")) == 50, what="those")
+    assert outage.metric("lapse_dead_letters") == 50
+    for body, field in (({"kind": "mail"}, "kind"), ({"before": "now"}, "before"), ({"age": 1}, "age")):
+        api.post("/v1/dead-letters/retry", body).fails(400, "invalid_request", names=field)
+    assert outage.metric("lapse_dead_letters") == 50
+
+
+def test_letters_that_die_again_are_retried_once_a_request(stuck):
+    assert stuck.api.post("/v1/dead-letters/retry", {}).ok() == {"retried": 1}
+    wait_until(stuck.letters, what="it is a dead letter again")
 
 
 def test_a_dropped_one_is_forgotten_and_what_it_was_about_stays(stuck):

@@ -29,6 +29,7 @@ def hold(api, message_id, **body):
 def test_a_held_due_message_survives_and_goes_after_release(api):
     held, other = due_message(api), due_message(api)
     hold(api, held).ok()
+    assert api.matrix("messages")["undeletable"]["held"] == 1
     assert api.sweep(dry_run="true")["pruned"] == 1
     assert api.sweep()["pruned"] == 1
     assert api.sweep()["pruned"] == 0
@@ -52,8 +53,9 @@ def test_a_hold_survives_a_restart(start):
 def test_a_hold_says_what_it_is(api):
     message_id = api.send("a")["id"]
     placed = hold(api, message_id, reason="case 7: \u00fc", until="2100-01-01T00:00:00.000Z").ok()
-    assert set(placed) == {"table", "key", "reason", "until", "placed_at"}
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", placed["placed_at"])
+    assert set(placed) == {"table", "key", "reason", "until", "created_at", "placed_at"}
+    assert placed["created_at"] == placed["placed_at"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", placed["created_at"])
     assert {k: placed[k] for k in ("table", "key", "reason", "until")} == {
         "table": "messages", "key": message_id, "reason": "case 7: \u00fc", "until": "2100-01-01T00:00:00.000Z"}
     assert api.get(f"/v1/holds/messages/{message_id}").ok() == placed

@@ -4,6 +4,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -72,6 +73,31 @@ def test_metrics_are_clean(shared_api):
     assert checked.returncode == 0 and checked.stderr == b"", checked
 
 
+def test_metrics_of_the_process_and_its_disk(start):
+    daemon = start()
+    samples = daemon.client().metrics()
+    one = {name: value for (name, labels), value in samples.items() if not labels}
+    stat = pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    assert one["process_resident_memory_bytes"] == pytest.approx(int(stat[21]) * 4096, rel=0.5)
+    assert one["process_virtual_memory_bytes"] == pytest.approx(int(stat[20]), rel=0.5)
+    assert one["process_start_time_seconds"] == pytest.approx(time.time(), abs=60)
+    assert 0 < one["process_cpu_seconds_total"] < 60
+    assert 5 < one["process_open_fds"] < one["process_max_fds"]
+    assert one["lapse_database_bytes"] == daemon.store.size() > 0
+    assert one["lapse_disk_free_bytes"] > 0
+
+
+def test_metrics_detail_is_a_setting(start):
+    lines = {}
+    for detail in ("false", "true"):
+        api = start(metrics_detail=detail).client()
+        for path in ("/v1/agents", "/v1/mailboxes", "/v1/matrix", "/healthz", "/readyz"):
+            api.get(path)
+        lines[detail] = [line for line in api.get("/metrics").body.decode().splitlines()
+                         if line.startswith("lapse_http_request_seconds")]
+    assert len(lines["false"]) == 5 * 7 and len(lines["true"]) == 5 * 17
+
+
 def test_metrics_of_the_contract(start):
     daemon = start()
     api = daemon.client()
@@ -90,6 +116,7 @@ def test_metrics_of_the_contract(start):
                  and dict(labels)["route"] == "POST /v1/agents/{agent}/messages"}
     assert by_status == {"201": 3, "400": 1}
     assert api.metric("lapse_live_rows", table="messages") == 3
+    assert api.metric("lapse_messages_unread") == 3
     assert b"an-agent-of-mine" not in api.get("/metrics").body
 
 
@@ -121,7 +148,7 @@ def test_openapi_has_every_route(openapi):
 def operations(openapi):
     for path, item in openapi["paths"].items():
         for method, operation in item.items():
-            if method in ("get", "put", "post", "delete"):
+            if method in ("get", "put", "post", "patch", "delete"):
                 yield path, method, operation, item.get("parameters", []) + operation.get("parameters", [])
 
 
@@ -159,7 +186,7 @@ def test_openapi_routes_answer(shared_api, openapi):
         concrete = re.sub(r"\{\w+\}", "00000000deadbeef", path)
         documented = {method.upper() for other, method, _, _ in operations(openapi)
                       if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", other), concrete)}
-        answer = shared_api.request("PATCH", concrete)
+        answer = shared_api.request("LOCK", concrete)
         answer.fails(405, "method_not_allowed")
         allowed = {name.strip() for name in answer.headers["Allow"].split(",")}
         assert documented <= allowed <= documented | {"HEAD", "OPTIONS"}, path
@@ -168,33 +195,52 @@ def test_openapi_routes_answer(shared_api, openapi):
 def test_openapi_query_parameters_are_those_that_are_taken(shared_api, openapi):
     for path, method, operation, parameters in operations(openapi):
         if method == "get" and path == "/v1/agents/{agent}/messages":
-            assert {p["name"] for p in parameters if p["in"] == "query"} == {"unread", "wait_ms", "limit", "after"}
+            assert {p["name"] for p in parameters if p["in"] == "query"} == {"unread", "wait_ms", "limit", "after", "claims"}
         if method == "get" and path == "/v1/messages/stats":
             assert {p["name"] for p in parameters if p["in"] == "query"} == {"limit", "after"}
 
 
-def answer_schema(openapi, path, method, status):
-    content = openapi["paths"][path][method]["responses"][status].get("content", {})
-    return content.get("application/json", {}).get("schema")
+def test_every_operation_is_whole(openapi):
+    """Ids, tags, and a schema by name for every body and answer; no bare objects."""
+    tags = {tag["name"] for tag in openapi["tags"]}
+    ids = set()
+    for path, method, operation, _ in operations(openapi):
+        assert re.fullmatch(r"[a-z][A-Za-z]+", operation["operationId"]), (method, path)
+        assert set(operation["tags"]) <= tags, (method, path)
+        assert {"400", "403", "503"} <= set(operation["responses"]), (method, path)
+        ids.add(operation["operationId"])
+        for status, response in operation["responses"].items():
+            for kind, content in response.get("content", {}).items():
+                if kind == "application/json" and path != "/openapi.json":
+                    assert set(content["schema"]) == {"$ref"}, (method, path, status)
+    assert len(ids) >= 40
 
 
-def test_answers_fit_their_schemas(shared_api, openapi):
-    sent = shared_api.post("/v1/agents/schema/messages", {"from": "b", "content": "x"}).ok(201)
+def test_answers_are_open_and_bodies_are_closed(openapi):
+    for name, schema in openapi["components"]["schemas"].items():
+        assert schema["type"] == "object" and schema["properties"], name
+        assert schema.get("additionalProperties", True) is not name.endswith("Body"), name
+
+
+def test_examples_fit_their_schemas(openapi):
+    resolver = jsonschema.RefResolver.from_schema(openapi)
     checked = 0
-    for path, method, status, body in (
-            ("/v1/agents/{agent}/messages", "post", "201", sent),
-            ("/v1/agents/{agent}/messages", "get", "200", shared_api.list("schema").ok()),
-            ("/v1/messages/stats", "get", "200", shared_api.get("/v1/messages/stats").ok()),
-            ("/v1/matrix", "get", "200", shared_api.get("/v1/matrix").ok()),
-            ("/v1/sweep/{scheduler}", "post", "200", shared_api.sweep())):
-        schema = answer_schema(openapi, path, method, status)
-        assert status in openapi["paths"][path][method]["responses"]
-        if schema:
-            resolver = jsonschema.RefResolver.from_schema(openapi)
-            jsonschema.Draft202012Validator(schema, resolver=resolver).validate(body)
+    for name, schema in openapi["components"]["schemas"].items():
+        for example in schema.get("examples", []):
+            jsonschema.Draft202012Validator(schema, resolver=resolver).validate(example)
             checked += 1
-    if not checked:
-        pytest.skip("the document has no schemas of answers")
+    assert checked >= 30
+
+
+def test_an_answer_that_is_not_documented_is_noticed(shared_api, agent):
+    """The check that every other test runs under can fail."""
+    answer = shared_api.list(agent)
+    answer.body = b'{"data": [], "pagination": {"next_cursor": null, "has_more": false}, "extra": 1}'
+    with pytest.raises(jsonschema.ValidationError, match="extra"):
+        shared_api.check("GET", f"/v1/agents/{agent}/messages", answer)
+    answer.status = 418
+    with pytest.raises(AssertionError, match="does not document"):
+        shared_api.check("GET", f"/v1/agents/{agent}/messages", answer)
 
 
 # Errors -------------------------------------------------------------------------------------------
@@ -454,3 +500,15 @@ def test_what_was_answered_is_there_after_the_end(start, signum):
     if signum == signal.SIGTERM:
         assert there == set(answered)
     assert daemon.client().stats()["a"]["total"] == len(there)
+
+
+def test_json_ends_with_a_newline(shared_api, agent):
+    """A terminal's prompt does not follow an answer; ETags are those of the JSON alone."""
+    sent = shared_api.post(f"/v1/agents/{agent}/messages", {"from": "a", "content": "x"})
+    assert sent.body.endswith(b"}\n")
+    for answer in (shared_api.get("/healthz"), shared_api.get("/v1/nowhere"), shared_api.get("/v1/agents/nobody"),
+                   shared_api.post(f"/v1/agents/{agent}/heartbeat", {"cluster_id": "c"}), shared_api.get("/openapi.json")):
+        assert answer.body.endswith(b"}\n") and not answer.body.endswith(b"\n\n")
+    path = f"/v1/agents/{agent}/messages/{sent.ok(201)['id']}"
+    tag = shared_api.get(path).headers["ETag"]
+    shared_api.request("POST", path + "/read", headers={"If-Match": tag}).ok()

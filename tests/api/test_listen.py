@@ -2,17 +2,25 @@
 """Where lapsed listens and what it refuses: browsers while tokenless, public addresses, open modes."""
 import http.client
 import os
+import signal
 import socket
+import ssl
 import stat
 import subprocess
 
 import pytest
 
 from client import Client, head, json_post
-from harness import Daemon, run_to_end
+from harness import Daemon, run_to_end, wait_until
 
 SEND = "/v1/agents/a/messages"
 GOOD = b'{"from":"b","content":"x"}'
+
+
+def make_certificate(cert, key):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-subj", "/CN=localhost", "-days", "2", "-keyout", key, "-out", cert],
+                   check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +28,7 @@ def certificate(tmp_path_factory):
     """Paths of a self-signed certificate and its key."""
     directory = tmp_path_factory.mktemp("tls")
     cert, key = directory / "cert.pem", directory / "key.pem"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                    "-subj", "/CN=localhost", "-days", "2", "-keyout", key, "-out", cert],
-                   check=True, capture_output=True)
+    make_certificate(cert, key)
     return cert, key
 
 
@@ -154,6 +160,65 @@ def test_tls_speaks_no_plain_http(start, with_token, certificate):
 def test_tls_on_a_public_address(start, with_token, certificate):
     daemon = start(data_dir=with_token[0], listen="0.0.0.0:0", tls_cert=certificate[0], tls_key=certificate[1])
     Client(f"https://127.0.0.1:{daemon.port}", token=with_token[1]).list("a").ok()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1_2,
+                                     ssl.TLSVersion.TLSv1_3], ids=str)
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+def test_old_tls_is_refused(start, with_token, certificate, version):
+    daemon = start(data_dir=with_token[0], tls_cert=certificate[0], tls_key=certificate[1])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = version
+    with socket.create_connection(("127.0.0.1", daemon.port), 10) as sock:
+        if version >= ssl.TLSVersion.TLSv1_2:
+            context.wrap_socket(sock).close()
+        else:
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                context.wrap_socket(sock)
+
+
+def test_a_key_that_others_can_read_is_refused(tmp_path, certificate):
+    key = tmp_path / "key.pem"
+    key.write_bytes(certificate[1].read_bytes())
+    key.chmod(0o644)
+    code, said = run_to_end(tmp_path / "data", "--tls-cert", certificate[0], "--tls-key", key)
+    assert code in (1, 2) and "tls_key: " in said and "chmod 600" in said, said
+
+
+def serial(port):
+    pem = ssl.get_server_certificate(("127.0.0.1", port))
+    return subprocess.run(["openssl", "x509", "-serial", "-noout"], input=pem, text=True, check=True,
+                          capture_output=True).stdout
+
+
+def test_sighup_reads_the_certificate_again(start, with_token, tmp_path):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make_certificate(cert, key)
+    daemon = start(data_dir=with_token[0], tls_cert=cert, tls_key=key)
+    first = serial(daemon.port)
+    with daemon.raw() as connection:
+        connection.send(head("GET", "/healthz"))
+        connection.answer().ok()
+
+        make_certificate(cert, key)
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: serial(daemon.port) != first, what="the new certificate")
+        connection.send(head("GET", "/healthz"))
+        connection.answer().ok()
+
+        second = serial(daemon.port)
+        key.write_text("no key")
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "tls.reload_failed" in daemon.log())
+        assert serial(daemon.port) == second
+
+
+def test_sighup_without_tls_does_no_harm(daemon):
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "tls.reloaded" in daemon.log())
+    daemon.client().get("/healthz").ok()
 
 
 @pytest.mark.parametrize("args", [

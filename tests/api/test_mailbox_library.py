@@ -6,7 +6,6 @@ nothing had been tried before.
 """
 import os
 import pathlib
-import sqlite3
 import subprocess
 
 import pytest
@@ -28,6 +27,9 @@ def rig(start, server):
     return Rig(start, server=server, mailbox_sweep_ms=NEVER_MS)
 
 
+pytestmark = pytest.mark.sqlite("the library keeps its data there only")
+
+
 def visit(data_dir):
     """Lets the library into the directory (tests/lib/visit.c): the mailboxes it saw, by their ids."""
     program = pathlib.Path(binary()).parent / "tests" / "lib" / "visit"
@@ -40,9 +42,7 @@ def visit(data_dir):
 
 def end(rig, box):
     """Its time was up a moment after it was made."""
-    with sqlite3.connect(rig.daemon.data_dir / "lapse.db") as db:
-        db.execute("UPDATE mailboxes SET expires_at = created_at WHERE id = ?", (int(box["id"][4:], 16),))
-    db.close()
+    rig.daemon.execute("UPDATE mailboxes SET expires_at = created_at WHERE id = ?", int(box["id"][4:], 16))
 
 
 def test_the_next_daemon_deletes_what_ended_meanwhile(rig, server):

@@ -41,6 +41,50 @@ def expire(rig, box):
     wait_until(lambda: rig.get(box)["status"] == "expired", what="its end")
 
 
+# Holds and restarts -------------------------------------------------------------------------------
+
+def test_a_hold_released_after_the_deadline(rig, server):
+    """The account goes at once: no look and no sweep is needed; then the address is free."""
+    box = rig.create("alice", ttl_ms=LONG_MS)
+    rig.api.put(f"/v1/holds/mailboxes/{box['id']}", {"reason": "evidence"}).ok()
+    rig.api.post(f"/v1/mailboxes/{box['id']}/renew", {"ttl_ms": 1}).ok()
+    wait_until(lambda: rig.get(box)["status"] == "expired", what="its end")
+    assert rig.row(box)["status"] == "active" and rig.deletions() == 0
+    rig.api.delete(f"/v1/holds/mailboxes/{box['id']}").ok()
+    wait_until(lambda: rig.row(box)["status"] == "expired", what="the deadline counts")
+    rig.settled(box, 0)
+    assert rig.deletions() == 1
+    rig.create("alice", ttl_ms=LONG_MS)
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_deletion_under_way_when_the_process_ends(rig, server, end):
+    """The next start asks the server again at once, not a minute later."""
+    box = rig.create(ttl_ms=LONG_MS)
+    server.fault(DELETION[server.generation], "hang")
+    expire(rig, box)
+    wait_until(lambda: rig.deletions() == 1, what="the deletion is under way")
+    getattr(rig.daemon, end)()
+    server.clear()
+    rig.daemon.start()
+    rig.api = rig.daemon.client()
+    rig.settled(box, 0)
+    assert rig.sweep()["dead_letters"] == 0
+
+
+def test_a_bare_404_to_a_deletion_is_not_believed_while_the_account_exists(rig, server):
+    """A proxy in between answers 404: the account is asked for, and the deletion is tried again."""
+    if server.generation != "rest":
+        pytest.skip("the newer generation has no route for an account")
+    box = rig.create(ttl_ms=LONG_MS)
+    server.fault("DELETE /api/principal", "status", times=1, status=404, content_type="text/plain")
+    expire(rig, box)
+    row = rig.settled(box, 1, attempts=1)
+    assert row["status"] == "expired" and rig.get(box)["cleanup"]["state"] == "pending"
+    assert rig.sweep()["cleaned"] == 1
+    rig.settled(box, 0, attempts=1)
+
+
 # Deleting -----------------------------------------------------------------------------------------
 
 BROKEN = {

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from harness import Clock, DAY_MS, HOUR_MS, NEVER_MS, run_to_end, wait_until
-from mailrig import DOMAIN, Rig, TTL_MS
+from mailrig import DOMAIN, Rig, TTL_MS, iso
 
 _names = itertools.count()
 
@@ -36,6 +36,10 @@ def mails(rig, box, **query):
 
 def mail(rig, box, message_id):
     return rig.api.get(f"/v1/mailboxes/{box['id']}/messages/{message_id}")
+
+
+def read_mail(rig, box, message_id):
+    return rig.api.post(f"/v1/mailboxes/{box['id']}/messages/{message_id}/read")
 
 
 # Creating -----------------------------------------------------------------------------------------
@@ -244,9 +248,9 @@ def test_mail_from_one_mailbox_to_others(rig):
         assert list(item) == ["id", "from", "to", "cc", "subject", "preview", "received_at", "read"]
         assert (item["from"], item["to"], item["cc"]) == (alice["address"], [bob["address"]], [carol["address"]])
         assert (item["subject"], item["preview"], item["read"]) == ("Grüße", "first line second", False)
-        whole = mail(rig, box, item["id"]).ok()
+        whole = read_mail(rig, box, item["id"]).ok()
         assert whole == {**item, "read": True, "body": "first line\nsecond", "html": "<p>first</p>",
-                         "truncated": False}
+                         "truncated": False, "attachments": []}
         assert mails(rig, box).data == [{**item, "read": True}]
     (copy,) = mails(rig, alice, folder="sent").data
     assert copy["id"] == sent["message_id"] and copy["read"]
@@ -392,7 +396,7 @@ def test_read_mail_goes_after_a_day_unread_mail_stays(start, clock):
     alice = rig.create("alice", ttl_ms=30 * DAY_MS)
     read, unread = (send(rig, alice, to=alice["address"], subject=s).ok() for s in ("read", "unread"))
     items = {m["subject"]: m["id"] for m in mails(rig, alice).data}
-    mail(rig, alice, items["read"]).ok()
+    read_mail(rig, alice, items["read"]).ok()
     clock.advance(DAY_MS)
     assert rig.sweep()["tables"]["mailbox_messages"] == 0
     clock.advance(1)
@@ -412,7 +416,7 @@ def test_unread_mail_is_bounded_by_refusal(start, clock):
         send(rig, alice, to=bob["address"]).ok()
     send(rig, alice, to=[alice["address"], bob["address"]]).fails(429, "limit_reached", "to")
     assert mails(rig, alice).data == []  # all or none
-    mail(rig, bob, mails(rig, bob).data[0]["id"]).ok()
+    read_mail(rig, bob, mails(rig, bob).data[0]["id"]).ok()
     send(rig, alice, to=bob["address"]).ok()
 
 
@@ -444,9 +448,22 @@ def test_a_held_mailbox_is_over_but_nothing_of_it_goes(rig):
     assert len(rig.daemon.rows("SELECT 1 FROM mailbox_messages WHERE folder = 'inbox'")) == 1
     rig.api.post("/v1/mailboxes", {"username": "alice"}).fails(409, "conflict")
     rig.api.delete(f"/v1/holds/mailboxes/{alice['id']}").ok()
-    assert rig.sweep()["expired"] == 1
+    wait_until(lambda: rig.row(alice)["status"] == "expired", what="its deadline counts at once")
     assert rig.get(alice)["cleanup"] == {"state": "clean", "attempts": 0}
     assert rig.daemon.rows("SELECT 1 FROM mailbox_messages WHERE folder = 'inbox'") == []
+
+
+def test_the_end_of_a_hold_is_a_deadline(rig):
+    """Nobody releases it: no look and no sweep is needed once its end has passed."""
+    box = rig.create("alice")
+    end = iso(rig.clock.now_ms + TTL_MS + 60_000)
+    rig.api.put(f"/v1/holds/mailboxes/{box['id']}", {"reason": "evidence", "until": end}).ok()
+    rig.pass_deadline()
+    rig.sweep()
+    assert rig.row(box)["status"] == "active"
+    rig.clock.advance(60_000)
+    wait_until(lambda: rig.api.get("/healthz").ok() and rig.row(box)["status"] == "expired", what="the hold's end")
+    rig.create("alice")
 
 
 def test_holds_name_mailboxes_by_their_id(rig):
@@ -459,7 +476,7 @@ def test_holds_name_mailboxes_by_their_id(rig):
 
 def test_a_dry_run_tells_and_changes_nothing(rig):
     boxes = [rig.create() for _ in range(3)]
-    rig.pass_deadline_held(boxes)
+    rig.pass_deadline_unseen(boxes)
     answer = rig.sweep(dry_run="true")
     assert (answer["dry_run"], answer["expired"]) == (True, 3)
     assert all(rig.row(box)["status"] == "active" for box in boxes)

@@ -5,6 +5,9 @@ The daemon's wall clock stands still between steps (libfaketime), so the model k
 the millisecond. Advances are multiples of 10 ms and visibility times end in 5, so that no step falls on
 the end of a claim, where the contract leaves a choice; the end of a lifetime is hit on purpose.
 
+New messages are kept in memory until they are filed (message_tail_max). Every restart chooses another
+size of that tail, so that all operations meet inboxes with both halves, or one, or the other.
+
 HYPOTHESIS_PROFILE=explore runs longer and with another seed each time.
 """
 import dataclasses
@@ -16,7 +19,7 @@ from typing import Optional
 import hypothesis
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from client import q
 from harness import NEVER_MS, Clock, Daemon
@@ -24,6 +27,8 @@ from harness import NEVER_MS, Clock, Daemon
 TTL_MS = 60_000
 UNREAD_MAX = 6
 AGENTS = ["anna", "b c", "dörte"]
+#: none at all, filed by nearly every send, by some of them and by the loop, and never
+TAILS = [0, 1, 3, 8, 131_072]
 
 hypothesis.settings.register_profile("ci", derandomize=True, max_examples=80, stateful_step_count=40)
 hypothesis.settings.register_profile("explore", max_examples=800, stateful_step_count=80, print_blob=True)
@@ -56,7 +61,7 @@ class Inboxes(RuleBasedStateMachine):
         self.clock = Clock(self.directory.name)
         self.daemon = Daemon(f"{self.directory.name}/data", clock=self.clock, message_ttl_ms=TTL_MS,
                              message_sweep_ms=NEVER_MS, housekeeping_sweep_ms=NEVER_MS,
-                             unread_max_per_agent=UNREAD_MAX)
+                             unread_max_per_agent=UNREAD_MAX, message_tail_max=TAILS[0])
         self.daemon.start()
         self.api = self.daemon.client()
         self.messages = {name: [] for name in AGENTS}  # oldest first, everything not yet swept
@@ -123,8 +128,9 @@ class Inboxes(RuleBasedStateMachine):
             error = answer.fails(429, "limit_reached")
             assert any(agent in str(error) for agent in full)
         else:
-            for agent, shown in zip(agents, answer.ok(201)["data"], strict=True):
-                self.add(agent, shown, "to all")
+            for agent, copy in zip(agents, answer.ok(201)["data"], strict=True):
+                assert copy["to"] == agent
+                self.add(agent, self.api.message(agent, copy["id"]).ok(), "to all")
 
     def any_message(self, data, where=lambda m: True):
         found = [(agent, m) for agent in AGENTS for m in self.messages[agent] if where(m)]
@@ -215,12 +221,17 @@ class Inboxes(RuleBasedStateMachine):
                 self.swept.append((agent, message.id))
             self.pruned_since_start += len(due)
 
-    @rule(kill=st.booleans())
-    def restart(self, kill):
+    @initialize(tail=st.sampled_from(TAILS))
+    def choose_tail(self, tail):
+        self.restart(kill=False, tail=tail)
+
+    @rule(kill=st.booleans(), tail=st.sampled_from(TAILS))
+    def restart(self, kill, tail):
         if kill:
             self.daemon.kill()
         else:
             self.daemon.stop()
+        self.daemon.settings["message_tail_max"] = tail
         self.daemon.start()
         self.api = self.daemon.client()
         self.pruned_since_start = 0

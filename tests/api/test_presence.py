@@ -76,13 +76,13 @@ def test_a_known_agent_costs_no_write(start):
     api = daemon.client()
     body = {"cluster_id": "c", "capabilities": ["b", "a"], "metadata": {"x": [1, {"y": None}], "a": "b"}}
     heartbeat(api, "a", body).ok()
-    before = daemon.rows("SELECT * FROM agents"), (daemon.data_dir / "lapse.db-wal").stat().st_size
+    before = daemon.rows("SELECT * FROM agents"), daemon.store.writes()
     for same in (body, {"cluster_id": "c"}, {"cluster_id": "c", "capabilities": ["a", "b"]},
                  {"cluster_id": "c", "metadata": {"a": "b", "x": [1, {"y": None}]}}):
         heartbeat(api, "a", same).ok()
     beats(api, [{"agent_id": "a", "cluster_id": "c"}]).ok()
     csv(api, "a,c\n").ok()
-    assert (daemon.rows("SELECT * FROM agents"), (daemon.data_dir / "lapse.db-wal").stat().st_size) == before
+    assert (daemon.rows("SELECT * FROM agents"), daemon.store.writes()) == before
 
 
 def test_the_shared_answer_has_the_date_of_its_second(start):
@@ -472,33 +472,51 @@ def test_last_seen_is_written_down_at_a_clean_stop(start, clock):
     assert get(daemon.client(), "a").ok()["last_seen"] == "2026-03-01T12:00:50.000Z"
 
 
-def test_nine_of_ten_silent_are_suspects_first(start, clock):
-    """Nine of ten agents silent at once: suspect first, evicted one threshold later."""
-    daemon = start(clock=clock, request_timeout_ms=HOUR_MS)
+def test_nine_of_ten_silent_are_suspects(start, clock):
+    """Nine of ten agents silent at once: absent at their deadline, their record kept for one more threshold."""
+    daemon = start(clock=clock, request_timeout_ms=HOUR_MS, agent_breaker_min=10)
     api = daemon.client()
     everyone = "\n".join(f"a{i:02},c" for i in range(40))
     alive = "\n".join(f"a{i:02},c" for i in range(4))
     csv(api, everyone).ok()
+    beat(api, "a39", capabilities=["x"])
     clock.advance(60_000)
     csv(api, alive).ok()
-    clock.advance(30_001)
-    states = {agent["agent_id"]: agent["state"] for agent in api.pages("/v1/agents", limit=100)}
-    assert len(states) == 40 and sum(state == "suspect" for state in states.values()) == 36
+    clock.advance(30_000)
+    assert len(names(api, limit=100)) == 40
+    clock.advance(1)
+    assert names(api, limit=100) == ["a00", "a01", "a02", "a03"] and capability_map(api) == {}
     api.sweep("agents")
-    assert api.metric("lapse_agents_suspect") == 36 and api.metric("lapse_agents_tracked") == 40
-    assert daemon.events("breaker.tripped") == [{"tracked": 40, "suspect": 36}]
+    assert names(api, limit=100) == ["a00", "a01", "a02", "a03"] and capability_map(api) == {}
+    get(api, "a39").fails(404, "not_found")
+    suspect = api.get("/v1/agents/a39?include_suspect=true").ok()
+    assert suspect["state"] == "suspect" and suspect["capabilities"] == ["x"]
+    states = [agent["state"] for agent in api.pages("/v1/agents", limit=100, include_suspect="true")]
+    assert states == ["live"] * 4 + ["suspect"] * 36
+    assert api.metric("lapse_agents_suspect") == 36 and api.metric("lapse_agents_tracked") == 4
+    assert daemon.events("breaker.tripped") == [{"tracked": 40, "silent": 36}]
+    assert daemon.metric("lapse_breakers_open") == 1
+    assert len(daemon.events("agent.suspected")) == 36 and daemon.events("agent.evicted") == []
     csv(api, alive + "\na39,c").ok()
-    assert get(api, "a39").ok()["state"] == "live"
+    assert get(api, "a39").ok()["state"] == "live" and capability_map(api) == {"x": ["a39"]}
     for _ in range(3):
         clock.advance(30_000)
         csv(api, alive + "\na39,c").ok()
         api.sweep("agents")
-        assert len(names(api, limit=100)) == 40 and daemon.events("agent.evicted") == []
+        assert len(names(api, limit=100)) == 5 and daemon.events("agent.evicted") == []
     clock.advance(1)
     api.sweep("agents")
-    assert names(api) == ["a00", "a01", "a02", "a03", "a39"]
-    assert len(daemon.events("agent.evicted")) == 35 and len(daemon.events("breaker.released")) == 1
-    assert daemon.rows("SELECT DISTINCT owner FROM events WHERE kind LIKE 'breaker.%'") == [{"owner": ""}]
+    assert names(api, include_suspect="true") == ["a00", "a01", "a02", "a03", "a39"]
+    assert len(daemon.events("agent.evicted")) == 35
+    assert daemon.events("breaker.released") == [{"tracked": 5, "suspected": 36}]
+    assert daemon.rows("SELECT DISTINCT owner FROM events WHERE kind LIKE 'breaker.%'") == [{"owner": "local"}]
+
+
+@pytest.mark.parametrize("query", ["include_suspect=yes", "include_suspect=", "suspect=true"])
+def test_a_query_for_suspects_that_is_wrong(start, query):
+    api = start().client()
+    api.get(f"/v1/agents?{query}").fails(400, "invalid_request", names=query.split("=")[0])
+    api.get(f"/v1/agents/a?{query}").fails(400, "invalid_request", names=query.split("=")[0])
 
 
 def test_one_in_ten_silent_is_evicted_on_time(start, clock):
@@ -541,7 +559,7 @@ def test_a_held_agent_is_never_removed(start, clock):
 
 
 def test_an_idle_daemon_with_a_held_agent_sleeps(start):
-    daemon = start(agent_evict_after_ms=50, agent_sweep_ms=200)
+    daemon = start(agent_evict_after_ms=1000, agent_sweep_ms=200)
     api = daemon.client()
     beat(api, "a")
     api.put("/v1/holds/agents/a", {"reason": "r"}).ok()
@@ -551,9 +569,9 @@ def test_an_idle_daemon_with_a_held_agent_sleeps(start):
         fields = open(f"/proc/{daemon.process.pid}/stat").read().split()
         return int(fields[13]) + int(fields[14])
     before = cpu_ticks()
-    wait_until(lambda: str(api.matrix("agents")["last_sweep"]) != "None", what="a check")
-    first = str(api.matrix("agents")["last_sweep"])
-    wait_until(lambda: str(api.matrix("agents")["last_sweep"]) != first, what="another check", every_s=0.1)
+    wait_until(lambda: str(api.matrix("agents")["last_sweep_at"]) != "None", what="a check")
+    first = str(api.matrix("agents")["last_sweep_at"])
+    wait_until(lambda: str(api.matrix("agents")["last_sweep_at"]) != first, what="another check", every_s=0.1)
     assert cpu_ticks() - before < 20, "a busy loop would use all of the time"
 
 
@@ -576,4 +594,30 @@ def test_the_description_of_the_batch(shared_api):
     content = openapi["paths"]["/v1/heartbeats"]["post"]["requestBody"]["content"]
     assert set(content) == {"application/json", "text/csv"}
     schema = content["application/json"]["schema"]
-    assert schema["type"] == "array" and set(schema["items"]["properties"]) == {"agent_id", "cluster_id", "capabilities"}
+    assert schema["type"] == "array" and schema["items"] == {"$ref": "#/components/schemas/SendHeartbeatsBody"}
+    body = openapi["components"]["schemas"]["SendHeartbeatsBody"]
+    assert set(body["properties"]) == {"agent_id", "cluster_id", "capabilities"}
+
+
+def test_a_fleet_at_a_glance(start, tmp_path):
+    clock = Clock(tmp_path)
+    api = start(clock=clock, agent_evict_after_ms=90_000, agent_sweep_ms=30_000).client()
+    for i in range(3):
+        api.post(f"/v1/agents/old-{i}/heartbeat", {"cluster_id": "red"}).ok()
+    clock.advance(70_000)
+    for i in range(5):
+        api.post(f"/v1/agents/new-{i}/heartbeat", {"cluster_id": "blue", "capabilities": [f"c{i}"]}).ok()
+    fleet = api.get("/v1/fleet").ok()
+    assert (fleet["agents"], fleet["silent"], fleet["complete"]) == (8, 3, True)
+    assert fleet["clusters"] == [{"cluster_id": "red", "agents": 3, "silent": 3},
+                                 {"cluster_id": "blue", "agents": 5, "silent": 0}]
+    assert [a["agent_id"] for a in fleet["quietest"]][:3] == ["old-0", "old-1", "old-2"]
+    assert [a["silent"] for a in fleet["quietest"]] == [True] * 3 + [False] * 5
+    assert fleet["breaker"] == {"state": "closed", "opened_at": None, "suspected": 0}
+
+
+def test_a_fleet_is_its_owners(daemon):
+    api = daemon.client()
+    api.post("/v1/agents/ann/heartbeat", {"cluster_id": "red"}).ok()
+    other = api.get("/v1/fleet", headers={"X-Lapse-Owner": "elsewhere"}).ok()
+    assert other["agents"] == 0 and other["clusters"] == [] and other["quietest"] == []

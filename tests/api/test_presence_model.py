@@ -43,9 +43,9 @@ class Agent:
     last_ms: int
     base_ms: int
     stored_ms: int  # the last_seen that a crash leaves
-    suspect: bool = False
     overdue: bool = False  # past its deadline and held
     held: bool = False
+    suspected_ms: int = 0
 
 
 class Fleet(RuleBasedStateMachine):
@@ -53,12 +53,14 @@ class Fleet(RuleBasedStateMachine):
         super().__init__()
         self.directory = tempfile.TemporaryDirectory(prefix="lapse-model-")
         self.clock = Clock(self.directory.name)
-        self.daemon = Daemon(f"{self.directory.name}/data", clock=self.clock, request_timeout_ms=HOUR_MS)
+        self.daemon = Daemon(f"{self.directory.name}/data", clock=self.clock, request_timeout_ms=HOUR_MS,
+                             agent_breaker_min=10)
         self.daemon.start()
         self.api = self.daemon.client()
         self.agents = {}
+        self.suspects = {}
         self.opened_ms = None
-        self.seen = self.evicted = self.tripped = self.deleted = 0
+        self.seen = self.evicted = self.tripped = self.deleted = self.suspected = 0
 
     def teardown(self):
         try:
@@ -81,8 +83,14 @@ class Fleet(RuleBasedStateMachine):
             self.evicted += 1
             agent = None
         if agent is None:
-            self.agents[name] = Agent(cluster, sorted(capabilities or []), self.now, self.now, self.now, self.now)
+            agent = self.agents[name] = Agent(cluster, sorted(capabilities or []), self.now, self.now, self.now, self.now)
             self.seen += 1
+            kept = self.suspects.pop(name, None)
+            if kept is not None and self.is_over(kept):
+                self.evicted += 1
+            elif kept is not None:
+                agent.first_ms = kept.first_ms
+                agent.capabilities = kept.capabilities if capabilities is None else agent.capabilities
             return
         changed = cluster != agent.cluster or (capabilities is not None and sorted(capabilities) != agent.capabilities)
         agent.cluster = cluster
@@ -91,32 +99,37 @@ class Fleet(RuleBasedStateMachine):
         agent.last_ms = agent.base_ms = self.now
         if changed:
             agent.stored_ms = self.now
-        agent.suspect = agent.overdue = False
+        agent.overdue = False
 
     def due(self):
         return [name for name, agent in self.agents.items() if self.now - agent.base_ms > THRESHOLD_MS]
 
     def check(self):
         """What one check does, and the checks that follow it at once."""
-        suspects = [agent for agent in self.agents.values() if agent.suspect]
-        if self.opened_ms is not None and (not suspects or self.now - self.opened_ms > THRESHOLD_MS):
+        if self.opened_ms is not None and self.now - self.opened_ms > THRESHOLD_MS:
             self.opened_ms = None
         silent = [agent for agent in self.agents.values()
-                  if not agent.suspect and not agent.overdue and self.now - agent.base_ms > SILENT_MS]
+                  if not agent.overdue and self.now - agent.base_ms > SILENT_MS]
         if self.opened_ms is None and self.due() and len(silent) >= 10 and 2 * len(silent) > len(self.agents):
             self.opened_ms = self.now
             self.tripped += 1
-            for agent in silent:
-                agent.suspect, agent.base_ms = True, self.now
         for name in self.due():
             agent = self.agents[name]
-            if self.opened_ms is not None and not agent.suspect and not agent.overdue:
-                agent.suspect, agent.base_ms = True, self.now
-            elif agent.held:
+            if agent.held:
                 agent.overdue = True
+                continue
+            del self.agents[name]
+            if self.opened_ms is not None and not agent.overdue:
+                self.suspects[name] = dataclasses.replace(agent, suspected_ms=self.now)
+                self.suspected += 1
             else:
-                del self.agents[name]
                 self.evicted += 1
+        for name in [name for name, suspect in self.suspects.items() if self.is_over(suspect)]:
+            del self.suspects[name]
+            self.evicted += 1
+
+    def is_over(self, suspect):
+        return self.now - suspect.suspected_ms > THRESHOLD_MS
 
     def shown(self):
         return {name: agent for name, agent in sorted(self.agents.items()) if not agent.overdue}
@@ -169,7 +182,11 @@ class Fleet(RuleBasedStateMachine):
     @rule(name=some_agent)
     def delete(self, name):
         answer = self.api.delete(f"/v1/agents/{q(name)}")
-        if name not in self.shown():
+        if name in self.suspects and not self.is_over(self.suspects[name]):
+            assert answer.ok() == {"agent_id": name, "deleted": True}
+            del self.suspects[name]
+            self.deleted += 1
+        elif name not in self.shown():
             answer.fails(404, "not_found")
         elif self.agents[name].held:
             answer.fails(409, "conflict")
@@ -199,7 +216,8 @@ class Fleet(RuleBasedStateMachine):
 
     @rule(data=st.data(), extra=st.sampled_from([0, 1]))
     def advance_to_a_deadline(self, data, extra):
-        bases = sorted({agent.base_ms for agent in self.shown().values()})
+        bases = sorted({agent.base_ms for agent in self.shown().values()}
+                       | {suspect.suspected_ms for suspect in self.suspects.values()})
         if bases:
             ms = data.draw(st.sampled_from(bases)) + THRESHOLD_MS + extra - self.now
             if ms > 0:
@@ -208,6 +226,7 @@ class Fleet(RuleBasedStateMachine):
     @rule()
     def dry_run(self):
         gone = sum(agent.overdue and not agent.held for agent in self.agents.values())
+        gone += sum(self.is_over(suspect) for suspect in self.suspects.values())
         assert self.api.sweep("agents", dry_run="true")["pruned"] == gone
 
     @rule(kill=st.booleans(), down_ms=st.sampled_from([0, 1000, 3_600_000]))
@@ -225,7 +244,7 @@ class Fleet(RuleBasedStateMachine):
         self.api = self.daemon.client()
         self.opened_ms = None
         for agent in self.agents.values():
-            agent.base_ms, agent.suspect, agent.overdue = self.now, False, False
+            agent.base_ms, agent.overdue = self.now, False
 
     # What must hold -------------------------------------------------------------------------------
 
@@ -233,8 +252,18 @@ class Fleet(RuleBasedStateMachine):
     def the_list_agrees(self):
         listed = {agent["agent_id"]: (agent["cluster_id"], agent["capabilities"], agent["state"])
                   for agent in self.api.pages("/v1/agents", limit=100)}
-        assert listed == {name: (agent.cluster, agent.capabilities, "suspect" if agent.suspect else "live")
-                          for name, agent in self.shown().items()}
+        assert listed == {name: (agent.cluster, agent.capabilities, "live") for name, agent in self.shown().items()}
+
+    @rule(limit=st.integers(1, 5), capability=st.none() | st.sampled_from(CAPABILITIES))
+    def suspects_are_listed_on_request(self, limit, capability):
+        query = {} if capability is None else {"capability": capability}
+        listed = [(agent["agent_id"], agent["capabilities"], agent["state"]) for agent in
+                  self.api.pages("/v1/agents", limit=limit, include_suspect="true", **query)]
+        expected = [(name, agent.capabilities, "live") for name, agent in self.shown().items()]
+        expected += [(name, suspect.capabilities, "suspect") for name, suspect in self.suspects.items()
+                     if not self.is_over(suspect)]
+        assert listed == sorted((row for row in expected if capability is None or capability in row[1]),
+                                key=lambda row: row[0].encode())
 
     @rule(name=some_agent)
     def get(self, name):
@@ -272,7 +301,9 @@ class Fleet(RuleBasedStateMachine):
         self.the_map_agrees(100)
         assert self.api.metric("lapse_agents_tracked") == len(self.agents)
         assert self.api.metric("lapse_live_rows", table="agents") == len(self.agents)
-        assert self.api.metric("lapse_agents_suspect") == sum(agent.suspect for agent in self.agents.values())
+        assert self.api.metric("lapse_agents_suspect") == len(self.suspects)
+        assert self.api.metric("lapse_live_rows", table="suspects") == len(self.suspects)
+        assert len(self.daemon.events("agent.suspected")) == self.suspected
         assert len(self.daemon.events("agent.seen")) == self.seen
         assert len(self.daemon.events("agent.evicted")) == self.evicted
         assert len(self.daemon.events("agent.deleted")) == self.deleted

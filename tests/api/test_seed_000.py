@@ -9,6 +9,7 @@ import datetime
 
 import pytest
 
+from mailrig import iso
 from harness import DAY_MS, HOUR_MS, NEVER_MS, Clock, faketime_preload, wait_until
 
 AGENT = "agent-42"
@@ -98,7 +99,7 @@ def test_s4_cleanup_reschedules_itself(start):
     daemon = start(message_sweep_ms=20)
     seen = set()
     for _ in range(4):
-        seen.add(wait_until(lambda: str(last) if str(last := daemon.client().matrix("messages")["last_sweep"])
+        seen.add(wait_until(lambda: str(last) if str(last := daemon.client().matrix("messages")["last_sweep_at"])
                             not in seen | {"None"} else None, what="another sweep"))
     assert len(seen) == 4
 
@@ -179,13 +180,35 @@ def test_f2_an_old_unread_message_is_there_for_the_agent_that_polls(history):
     it is listed, can be claimed, and can be read; only then it goes."""
     daemon, (old,) = history((48, False), message_sweep_ms=20)
     api = daemon.client()
-    before = str(api.matrix("messages")["last_sweep"])
-    wait_until(lambda: str(api.matrix("messages")["last_sweep"]) not in (before, "None"), what="a sweep")
+    before = str(api.matrix("messages")["last_sweep_at"])
+    wait_until(lambda: str(api.matrix("messages")["last_sweep_at"]) not in (before, "None"), what="a sweep")
     assert ids(api.list(AGENT, unread="true").data) == [old["id"]]
     claim = api.claim(AGENT).ok()
     assert ids(claim["data"]) == [old["id"]]
     assert api.mark_read(AGENT, old["id"], claim_id=claim["claim_id"]).ok()["read"] is True
     wait_until(lambda: api.message(AGENT, old["id"]).status == 404, what="swept once it was read")
+
+
+# Moving in ----------------------------------------------------------------------------------------
+
+def test_a_platform_moves_its_messages_in_at_their_age(start, tmp_path):
+    """An admin may date a message: one that is read and 24 hours and a millisecond old goes with the next sweep."""
+    clock = Clock(tmp_path)
+    daemon = start(clock=clock, request_timeout_ms=HOUR_MS, message_sweep_ms=NEVER_MS)
+    admin = daemon.client(token=daemon.client().token("ops", admin=True)["token"])
+    old, edge = (admin.post("/v1/agents/bob/messages", {"from": "a", "content": "x", "timestamp": iso(clock.now_ms - age)})
+                 .ok(201) for age in (DAY_MS + 1, DAY_MS))
+    assert old["timestamp"] == iso(clock.now_ms - DAY_MS - 1)
+    admin.post("/v1/agents/bob/messages/read", {"ids": [old["id"], edge["id"]]}).ok()
+    assert admin.sweep("messages")["pruned"] == 1
+    admin.get(f"/v1/agents/bob/messages/{edge['id']}").ok()
+    for bad in (iso(clock.now_ms + 1), "yesterday", 12):
+        admin.post("/v1/agents/bob/messages", {"from": "a", "content": "x", "timestamp": bad}).fails(
+            400, "invalid_request", names="timestamp")
+    fleet = daemon.client(token=admin.token("red")["token"])
+    fleet.post("/v1/agents/bob/messages", {"from": "a", "content": "x", "timestamp": iso(clock.now_ms - 1)}).fails(
+        403, "forbidden", names="timestamp")
+    assert fleet.get("/v1/agents/bob/messages").data == []
 
 
 # Acceptance criteria ------------------------------------------------------------------------------
@@ -271,6 +294,7 @@ def test_boundary_counts_from_the_timestamp_not_from_the_reading(history):
     assert_pruned(daemon, old)
 
 
+@pytest.mark.sqlite("only its own clock runs faster, not the database's")
 def test_default_interval_is_60_seconds_from_the_end_of_the_last_run(start):
     """Process.send_after(self(), :cleanup_old_messages, 60_000), in init and after each run: with the
     default settings, in a process whose clocks, all of them, run 200 times as fast."""

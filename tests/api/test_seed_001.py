@@ -7,8 +7,6 @@ The daemon's clocks stand still and are moved by the test. "The HeartbeatManager
 `GET /v1/agents`, the CapabilityMap `GET /v1/capabilities`. Once removed exactly once means one event, one
 log line, one row counted. The last acceptance line (compiles with warnings as errors) is the build's.
 """
-import contextlib
-import sqlite3
 
 import pytest
 
@@ -159,9 +157,7 @@ def test_f1_a_failing_removal_costs_that_step_only(start):
     api = daemon.client()
     beat(api, "poisoned", capabilities=["x"])
     beat(api, "stale", capabilities=["x", "y"])
-    with contextlib.closing(sqlite3.connect(daemon.data_dir / "lapse.db", isolation_level=None)) as db:
-        db.execute("CREATE TRIGGER poison BEFORE DELETE ON capabilities WHEN old.agent = 'poisoned' "
-                   "BEGIN SELECT RAISE(ABORT, 'no'); END")
+    with daemon.store.undeletable("capabilities", "agent", "poisoned"):
         process = daemon.process.pid
         beat(api, "alive", capabilities=["z"])
         wait_until(lambda: beat(api, "alive") or daemon.events("agent.evicted"), what="the other one went, on time")
@@ -170,7 +166,6 @@ def test_f1_a_failing_removal_costs_that_step_only(start):
         assert [event["agent_id"] for event in daemon.events("agent.evicted")] == ["stale"]
         api.get("/v1/agents/poisoned").fails(404, "not_found")
         assert capability_map(api) == {"z": ["alive"]}
-        db.execute("DROP TRIGGER poison")
     wait_until(lambda: beat(api, "alive") or len(daemon.events("agent.evicted")) == 2, what="evicted after all")
     for agent in ("poisoned", "stale"):
         lines, events = evictions(daemon, agent)
@@ -215,6 +210,53 @@ def test_acceptance_89_seconds_in_the_past_remains(daemon, api, clock):
     assert api.get("/v1/agents/agent-10").ok() == shown
 
 
+def test_acceptance_any_stale_agent_is_removed_however_many_they_are(daemon, api, clock):
+    """Agents that exceed the threshold are removed at 90 s, not later: ten of ten, and a fleet's majority."""
+    for i in range(20):
+        beat(api, f"dead-{i}", capabilities=["x"])
+    clock.advance(60_000)
+    for i in range(9):
+        beat(api, f"alive-{i}", capabilities=["x"])
+    clock.advance(30_000)
+    assert len(agents(api)) == 29
+    clock.advance(1)
+    api.sweep("agents")
+    alive = [f"alive-{i}" for i in range(9)]
+    assert agents(api) == alive and capability_map(api) == {"x": alive}
+    assert len(daemon.events("agent.evicted")) == 20
+    assert daemon.events("agent.suspected") == [] and daemon.events("breaker.tripped") == []
+
+
+def test_acceptance_a_hundred_silent_agents_are_not_listed_either(daemon, api, clock):
+    """A fleet large enough for the breaker: absent from the state and the CapabilityMap at the same moment."""
+    lines = "\n".join(f"a{i},c" for i in range(100)).encode()
+    api.request("POST", "/v1/heartbeats", body=lines, headers={"Content-Type": "text/csv"}).ok()
+    beat(api, "a7", capabilities=["x"])
+    clock.advance(90_000)
+    assert len(agents(api)) == 100 and capability_map(api) == {"x": ["a7"]}
+    clock.advance(1)
+    assert agents(api) == [] and capability_map(api) == {}
+    api.sweep("agents")
+    assert agents(api) == [] and capability_map(api) == {}
+    assert api.metric("lapse_agents_tracked") == 0 and api.metric("lapse_live_rows", table="agents") == 0
+    assert len(daemon.events("agent.suspected")) == 100
+
+
+def test_acceptance_an_owner_does_not_answer_for_another(start, clock):
+    """One owner's silent fleet does not keep another owner's dead agent."""
+    daemon = start(clock=clock, request_timeout_ms=HOUR_MS, agent_breaker_min=10)
+    admin = daemon.client(token=daemon.client().token("ops", admin=True)["token"])
+    one, two = (daemon.client(token=admin.token(owner)["token"]) for owner in ("one", "two"))
+    for i in range(20):
+        beat(one, f"a{i}")
+    beat(two, "dead")
+    clock.advance(90_001)
+    admin.sweep("agents")
+    assert agents(one) == [] and agents(two) == []
+    assert [event["agent_id"] for event in daemon.events("agent.evicted")] == ["dead"]
+    assert len(daemon.events("agent.suspected")) == 20
+
+
 # Boundaries ---------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("age_ms,goes", [(89_000, False), (89_999, False), (90_000, False), (90_001, True),
@@ -252,3 +294,6 @@ def test_deadline_does_not_wait_for_the_check(start):
     wait_until(lambda: daemon.events("agent.evicted"), timeout_s=5, what="evicted")
     assert api.metric("lapse_expiry_lag_seconds_count") == 1
     assert api.metric("lapse_expiry_lag_seconds_sum") < 2
+    assert api.metric("lapse_table_expiry_lag_seconds_count", table="agents") == 1
+    assert api.metric("lapse_table_expiry_lag_seconds_sum", table="agents") < 2
+    assert api.metric("lapse_table_expiry_lag_seconds_count", table="messages") == 0

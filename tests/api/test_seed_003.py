@@ -116,7 +116,7 @@ def test_stage_records_inserted_at_and_marks_persist(api, clock):
 def test_on_cleanup_the_file_and_the_row_go(daemon, api):
     staged = api.stage(b"x", ttl_ms=0)
     assert files(daemon) == [staged["checksum"]]
-    assert cleanup(api) == {"count": 1, "bytes": 1}
+    assert cleanup(api) == {"count": 1, "bytes": 1, "remaining": 0}
     assert daemon.rows("SELECT * FROM attachments") == []
     wait_until(lambda: files(daemon) == [], what="the file is gone")
 
@@ -151,7 +151,7 @@ def test_risk_cleanup_handles_missing_files_gracefully(daemon, api):
     staged = api.stage(b"x", ttl_ms=0)
     for path in (daemon.data_dir / "files").glob("??/*"):
         path.unlink()
-    assert cleanup(api) == {"count": 1, "bytes": 1}
+    assert cleanup(api) == {"count": 1, "bytes": 1, "remaining": 0}
     wait_until(lambda: not daemon.rows("SELECT * FROM cleanups"), what="the deletion is settled")
     assert daemon.metric("lapse_dead_letters") == 0
     api.attachment(staged["checksum"]).fails(404, "not_found")
@@ -208,10 +208,11 @@ def test_note_force_cleanup_prunes_only_expired_non_persistent(daemon, api, cloc
     kept = {api.stage(b"long")["checksum"], api.stage(b"kept", ttl_ms=1000, persist="true")["checksum"],
             api.stage(b"infinite", ttl_ms="infinity")["checksum"]}
     advance(api, clock, 1000)
-    assert cleanup(api) == {"count": 1, "bytes": 5}
+    assert cleanup(api) == {"count": 1, "bytes": 5, "remaining": 0}
     assert {row["checksum"] for row in api.attachments()} == kept
+    assert (metrics(api)["total_count"], metrics(api)["total_bytes"]) == (3, len(b"long" b"kept" b"infinite"))
     wait_until(lambda: set(files(daemon)) == kept, what="the file of the expired one is gone")
-    assert cleanup(api) == {"count": 0, "bytes": 0}
+    assert cleanup(api) == {"count": 0, "bytes": 0, "remaining": 0}
 
 
 def test_note_metrics_has_six_figures(api):
@@ -281,9 +282,9 @@ def test_verification_ttl_boundary_is_at_least(api, clock, before_ms, status):
 
 def test_verification_staging_then_forced_cleanup(daemon, api, clock):
     staged = api.stage(b"integration", ttl_ms=1000)
-    assert cleanup(api) == {"count": 0, "bytes": 0}
+    assert cleanup(api) == {"count": 0, "bytes": 0, "remaining": 0}
     advance(api, clock, 1000)
-    assert cleanup(api) == {"count": 1, "bytes": 11}
+    assert cleanup(api) == {"count": 1, "bytes": 11, "remaining": 0}
     api.attachment(staged["checksum"]).fails(404, "not_found")
     wait_until(lambda: files(daemon) == [], what="the file is gone")
     assert metrics(api) == NO_METRICS
@@ -314,7 +315,8 @@ def test_verification_property_staging_repeatedly_is_idempotent(shared, stagings
     owner = f"owner-{os.urandom(8).hex()}"
     api = shared.client(owner=owner)
     for content, persist in stagings:
-        api.stage(content, persist=str(persist).lower())
+        known = content in model.rows
+        assert api.stage(content, persist=str(persist).lower())["cached"] is known
         model.stage(content, persist)
         assert metrics(api) == model.metrics()
     for content in model.rows:
@@ -332,6 +334,13 @@ def test_question_ttl_does_not_apply_to_persistent_attachments(api, clock):
     advance(api, clock, DAY_MS)
     assert cleanup(api)["count"] == 0
     assert api.content(staged["checksum"]).body == b"x"
+
+
+def test_question_a_persistent_attachment_stays_whatever_its_deadline_says(daemon, api):
+    staged = api.stage(b"x", persist="true")
+    daemon.execute("UPDATE attachments SET due_at = 1 WHERE persist = 1")
+    assert cleanup(api)["count"] == 0
+    assert len(daemon.rows("SELECT 1 FROM attachments WHERE checksum = ?", staged["checksum"])) == 1
 
 
 @pytest.mark.parametrize("flag, left", [("true", 0), ("false", 1)])

@@ -2,7 +2,6 @@
 """Starting and ending: settings from file, environment and flags, and what stops a start."""
 import re
 import signal
-import sqlite3
 import subprocess
 
 import pytest
@@ -33,10 +32,10 @@ def test_a_flag_and_its_value_may_be_two_words(start):
 
 @pytest.mark.parametrize("args,names", [
     (["--no-such-flag", "1"], "no-such-flag"),
-    (["--message-ttl", "1"], "message-ttl"),
+    (["--message-tt", "1"], "message-tt"),
     (["--message-ttl-ms"], "message-ttl-ms"),
     (["--message-ttl-ms=soon"], "message_ttl_ms"),
-    (["--message-ttl-ms=1s"], "message_ttl_ms"),
+    (["--message-ttl-ms=1 s"], "message_ttl_ms"),
     (["--message-ttl-ms="], "message_ttl_ms"),
     (["--message-ttl-ms=0"], "message_ttl_ms"),
     (["--message-ttl-ms=-1"], "message_ttl_ms"),
@@ -131,18 +130,15 @@ def test_the_data_directory_is_free_after_a_kill(daemon):
 def test_a_newer_schema_is_refused_with_a_clear_message(daemon):
     sent = daemon.client().send("a")
     daemon.stop()
-    db = sqlite3.connect(daemon.data_dir / "lapse.db")
-    with db:
-        (version,) = db.execute("SELECT value FROM meta WHERE key = 'schema_version'").fetchone()
-        db.execute("UPDATE meta SET value = 9999 WHERE key = 'schema_version'")
+    (row,) = daemon.rows("SELECT value FROM meta WHERE key = 'schema_version'")
+    daemon.execute("UPDATE meta SET value = 9999 WHERE key = 'schema_version'")
     code, said = run_to_end(daemon.data_dir)
     assert code == 1 and "9999" in said and "newer" in said, said
-    with db:
-        db.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (version,))
-    db.close()
+    daemon.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", row["value"])
     assert daemon.start().client().inbox("a") == [sent], "the refusal changed nothing"
 
 
+@pytest.mark.sqlite("a damaged file")
 def test_a_file_that_is_no_database_is_refused(tmp_path):
     (tmp_path / "data").mkdir(mode=0o700)
     (tmp_path / "data" / "lapse.db").write_bytes(b"this is no database " * 1000)
@@ -166,3 +162,27 @@ def test_everything_is_there_after_a_restart(daemon):
     assert daemon.client().inbox("a") == sent[::-1]
     after = daemon.client().stats()
     assert {k: after["a"][k] for k in ("total", "unread")} == {k: stats["a"][k] for k in ("total", "unread")}
+
+
+def test_settings_in_force(start, tmp_path):
+    """GET /v1/settings: the value, where it came from, and no secret."""
+    config = tmp_path / "lapse.conf"
+    config.write_text("message_ttl = 48h\nstalwart_credentials = admin:hunter2\n")
+    daemon = start(args=["--config", str(config), "--body-max=2MiB"], env={"LAPSE_AGENT_SWEEP_MS": "45s"})
+    answer = daemon.client().get("/v1/settings").ok()
+    rows = {row["name"]: row for row in answer["data"]}
+    assert (rows["message_ttl_ms"]["value"], rows["message_ttl_ms"]["source"]) == (172800000, "file")
+    assert (rows["agent_sweep_ms"]["value"], rows["agent_sweep_ms"]["source"]) == (45000, "environment")
+    assert (rows["body_max_bytes"]["value"], rows["body_max_bytes"]["source"]) == (2097152, "flag")
+    assert rows["event_keep_ms"]["source"] == "default" and rows["event_keep_ms"]["default"] == 86400000
+    assert rows["stalwart_credentials"]["value"] == "set" and rows["stalwart_credentials"]["default"] is None
+    assert rows["behind_tls_proxy"]["value"] is False
+
+
+def test_settings_are_for_admins(start):
+    client = start().client()
+    admin = client.post("/v1/tokens", {"owner": "ops", "admin": True}).ok(201)["token"]
+    plain = client.post("/v1/tokens", {"owner": "fleet"}, headers={"Authorization": f"Bearer {admin}"}).ok(201)["token"]
+    client.get("/v1/settings").fails(401, "unauthorized")
+    client.get("/v1/settings", headers={"Authorization": f"Bearer {plain}"}).fails(403, "forbidden")
+    client.get("/v1/settings", headers={"Authorization": f"Bearer {admin}"}).ok()

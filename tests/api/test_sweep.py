@@ -167,7 +167,7 @@ def test_dry_run_of_housekeeping_counts_the_same(start):
     daemon = start(event_keep_ms=1, message_sweep_ms=NEVER_MS, housekeeping_sweep_ms=NEVER_MS)
     api = daemon.client()
     for _ in range(7):
-        api.send("a")
+        read_message(api)
     time.sleep(0.005)
     events = len(daemon.rows("SELECT * FROM events"))
     told = api.sweep("housekeeping", dry_run="true")
@@ -236,7 +236,7 @@ def test_sweep_history(start):
     (row,) = daemon.rows("SELECT * FROM sweeps WHERE scheduler = 'messages'")
     assert (row["pruned"], row["dry_run"], row["error"]) == (1, 0, "")
     assert row["started_at"] <= row["ended_at"]
-    assert api.matrix("messages")["last_sweep"] is not None
+    assert api.matrix("messages")["last_sweep_at"] is not None
     api.sweep(dry_run="true")
     assert len(daemon.rows("SELECT * FROM sweeps WHERE scheduler = 'messages' AND dry_run = 0")) == 1
 
@@ -247,7 +247,9 @@ def test_matrix_has_a_row_for_each_table(shared_api):
     rows = shared_api.matrix()
     assert set(TABLES) <= set(rows)
     fields = {"table", "scheduler", "bounded_by", "due_when", "window_ms", "paths", "safety_rule", "action",
-              "live_rows", "due_rows", "oldest_due_age_ms", "last_sweep", "pruned_total"}
+              "live_rows", "due_rows", "oldest_due_age_ms", "interval_ms", "next_sweep_at", "last_sweep_at", "last_sweep",
+              "last_sweep_rows", "last_sweep_ms", "pruned_total",
+              "undeletable_rows", "undeletable", "last_success_at", "rows_per_second", "clears_in_ms"}
     for table, scheduler in TABLES.items():
         assert set(rows[table]) == fields
         assert rows[table]["scheduler"] == scheduler
@@ -271,7 +273,7 @@ def test_matrix_tells_what_is_due(start, tmp_path):
     assert api.sweep()["pruned"] == 3
     row = api.matrix("messages")
     assert (row["live_rows"], row["due_rows"], row["oldest_due_age_ms"]) == (1, 0, None)
-    assert row["pruned_total"] == 3 and row["last_sweep"] is not None
+    assert row["pruned_total"] == 3 and row["last_sweep_at"] is not None
 
 
 # Housekeeping -------------------------------------------------------------------------------------
@@ -280,12 +282,12 @@ def test_housekeeping_keeps_events_for_their_window(start, tmp_path):
     clock = Clock(tmp_path)
     daemon = start(clock=clock, event_keep_ms=10_000, housekeeping_sweep_ms=NEVER_MS)
     api = daemon.client()
-    api.send("a", content="one")
+    api.broadcast(["a", "b"], content="one").ok(201)  # its event is a row
     clock.advance(10_000)
-    api.send("a", content="two")
+    api.broadcast(["a", "b"], content="two").ok(201)
     assert api.sweep("housekeeping")["tables"]["events"] == 0
     clock.advance(1)
-    assert api.sweep("housekeeping")["tables"]["events"] == 1
+    assert api.sweep("housekeeping")["tables"]["events"] == 2, "the start, and the first message"
     assert len(daemon.events("message.sent")) == 1
     assert len(api.inbox("a")) == 2, "messages are none of its business"
 
@@ -294,7 +296,7 @@ def test_housekeeping_runs_by_its_timer(start):
     daemon = start(event_keep_ms=1, housekeeping_sweep_ms=20)
     api = daemon.client()
     for _ in range(3):
-        api.send("a")
+        api.broadcast(["a", "b"]).ok(201)
         wait_until(lambda: daemon.events("message.sent") == [], what="events pruned")
     assert pruned(daemon, "events") >= 3
 

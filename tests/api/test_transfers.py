@@ -15,11 +15,12 @@ import time
 import pytest
 
 from client import head
-from harness import wait_until
+from harness import sanitizer, wait_until
 
 LARGE = int(os.environ.get("LAPSE_TRANSFER_BYTES", "200000000"))
 PIECE = os.urandom(1_000_000)
-MEMORY_KB = 64_000  # resident, for everything
+# Resident, for everything; far below LARGE. ASan keeps freed memory for a while.
+MEMORY_KB = 150_000 if sanitizer() else 64_000
 # Of other requests, which wait for the same disk to sync; the machine that tests this is shared.
 MEDIAN_S, SLOWEST_S = 0.1, 2.0
 
@@ -117,8 +118,7 @@ def test_a_chunked_body_of_unknown_length(daemon):
     with daemon.raw() as raw:
         checksum = send_large(raw, 3_000_001, chunked=True)
         assert raw.answer("POST").ok(201)["checksum"] == checksum
-        raw.send(head("GET", "/healthz"))
-        assert raw.answer().status == 200, "the connection lives"
+        assert raw.closed(), "nothing may follow a chunked body (test_abuse_wire.py)"
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 65_535, 65_536, 65_537, 262_143, 262_144, 262_145, 524_288, 524_289,

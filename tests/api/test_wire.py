@@ -364,7 +364,7 @@ def test_a_client_that_does_not_read_its_answers(start):
 
 # Routes and methods -------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v2/agents/a/messages", "/v1/agents/a/message",
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v2/agents/a/messages", "/v1/agents/a/message",
                                   "/V1/agents/a/messages", "/v1/agents/a/messages/x/y/z",
                                   "/v1//messages", "/healthz/", "/../etc/passwd", "/v1/agents/a/messages/%2e%2e/x",
                                   "/favicon.ico", "/v1/mailbox"])

@@ -56,6 +56,7 @@ class Depot(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.rows, self.contents, self.uploads, self.requests = {}, {}, [], []
+        self.questions = []           # checksums that were asked for before an upload
         self.piece, self.pause_s = PIECE, 0  # how contents are sent, and uploads read
         self.send_only = []         # of each content, one by one: so many bytes, then the end
         self.receive_only = []      # the same for uploads
@@ -128,8 +129,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         depot = self.server
-        depot.requests.append((self.command, self.path, self.headers))
         url = urllib.parse.urlsplit(self.path)
+        if url.path.endswith("/stage"):
+            self._stage_again(url.path.split("/")[3])
+            return
+        depot.requests.append((self.command, self.path, self.headers))
         limit = depot.receive_only.pop(0) if depot.receive_only else None
         hasher, size = hashlib.sha256(), 0
         for part in self._body():
@@ -151,6 +155,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         cached = checksum in depot.rows
         depot.rows[checksum] = depot.row(checksum, size, query.get("name", "attachment"), cached=cached)
         self._json(201, depot.rows[checksum])
+
+    def _stage_again(self, checksum):
+        """The question before an upload: are these bytes here?"""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.questions.append(checksum)
+        if checksum in self.server.rows and not self.server.answers:
+            self._json(201, {**self.server.rows[checksum], "cached": True})
+        else:
+            self._error(404, "there is no such attachment")
 
     def do_GET(self):
         depot = self.server

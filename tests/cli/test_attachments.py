@@ -171,3 +171,46 @@ def test_events_and_status(own, file):
     assert f"checksum={CHECKSUM}" in line and 'size_bytes="2.9 MiB"' in line and "name=data.bin" in line
     assert any(line.split()[:2] == ["attachments", "1"] for line in own("status").lines)
     assert "attachments" in own("top", "--once", "--interval", "100ms").out
+
+
+def test_bytes_that_are_there_are_not_sent_again(start, tmp_path):
+    """The command asks with the checksum first; the answer refreshes the attachment."""
+    daemon = start()
+    lapse = Lapse(daemon.url)
+    (tmp_path / "big").write_bytes(os.urandom(3 << 20))
+    first = lapse.json("stage", str(tmp_path / "big"), "--ttl", "1h")
+    assert first["cached"] is False
+    before = received(daemon)
+    again = lapse.json("stage", str(tmp_path / "big"), "--ttl", "2h", "--persist")
+    assert received(daemon) - before < 1 << 20
+    assert again["cached"] is True and again["persist"] is True and again["ttl_ms"] == 7200000
+    assert again["checksum"] == first["checksum"] and again["inserted_at"] >= first["inserted_at"]
+    assert lapse("events").out.count("attachment.staged") == 2
+    lapse("attachment", "rm", first["checksum"][:8])
+    assert lapse.json("stage", str(tmp_path / "big"))["cached"] is False
+
+
+def received(daemon):
+    """Bytes that the daemon has read so far, from anywhere."""
+    with open(f"/proc/{daemon.process.pid}/io", encoding="ascii") as f:
+        return int(f.readline().split()[1])
+
+
+def test_another_owner_has_to_send_its_bytes(start, tmp_path):
+    lapse = Lapse(start().url)
+    (tmp_path / "big").write_bytes(os.urandom(200_000))
+    checksum = lapse.json("stage", str(tmp_path / "big"))["checksum"]
+    assert lapse.json("stage", str(tmp_path / "big"), "--owner", "other")["cached"] is False
+    assert lapse.json("attachment", "show", checksum, "--owner", "other")["checksum"] == checksum
+
+
+def test_a_file_that_is_gone_is_sent_again(start, tmp_path):
+    daemon = start()
+    lapse = Lapse(daemon.url)
+    (tmp_path / "big").write_bytes(os.urandom(200_000))
+    checksum = lapse.json("stage", str(tmp_path / "big"))["checksum"]
+    for file in daemon.data_dir.rglob(f"*{checksum[:16]}*"):
+        if file.is_file():
+            file.unlink()
+    assert lapse.json("stage", str(tmp_path / "big"))["cached"] is False
+    assert lapse("fetch", checksum, "--output", "-", binary=True).out == (tmp_path / "big").read_bytes()

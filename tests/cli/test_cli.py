@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command against a real daemon."""
+import json
 import datetime
 import signal
 import time
@@ -24,13 +25,18 @@ def send(lapse, agent, content="hi", *words):
 def test_status(lapse, shared):
     ran = lapse("status")
     assert ran.lines[0] == f"lapsed at {shared.url} is ready"
-    assert ran.lines[1].split()[0] == "TABLE" and any(row.startswith("messages ") for row in ran.lines)
+    facts, table = ran.out.split("\n\n")
+    for fact in ("version: ", "up: ", "clock: trusted", "breakers open: 0", "dead letters: 0", "database: ", "disk free: "):
+        assert fact in facts
+    assert table.startswith("TABLE") and "\nmessages " in table and "SCHEDULER" in table
 
 
 def test_status_json(lapse, shared):
     answer = lapse.json("status")
     assert answer["url"] == shared.url and answer["ready"]["status"] == "ready"
     assert "messages" in [row["table"] for row in answer["matrix"]]
+    assert answer["version"] and answer["uptime_ms"] >= 0 and answer["disk_free_bytes"] > 0
+    assert answer["problems"] == [] and answer["clock"]["state"] == "trusted"
 
 
 def test_matrix(lapse):
@@ -141,7 +147,7 @@ def test_inbox_waits_for_a_message(lapse, agent):
 
 def test_inbox_wait_ends(lapse, agent):
     before = time.monotonic()
-    assert lapse("inbox", agent, "--wait", "300ms").out == "no messages\n"
+    assert lapse("inbox", agent, "--wait", "300ms", code=7, silent=True).out == "no messages\n"
     assert 0.3 <= time.monotonic() - before < 5
 
 
@@ -275,11 +281,78 @@ def test_tokens(start, tmp_path):
     assert "hi" in ops("inbox", "a", "--owner", "fleet").out
 
     rows = ops("token", "ls").lines
-    assert rows[0].split() == ["PREFIX", "OWNER", "ADMIN", "CREATED", "EXPIRES"] and len(rows) == 3
+    assert rows[0].split() == ["PREFIX", "OWNER", "NAME", "SCOPES", "ADMIN", "CREATED", "EXPIRES", "USED"] and len(rows) == 3
     assert admin not in ops("token", "ls", "--json").out
     assert ops("token", "revoke", other["prefix"]).out == f"{other['prefix']} is revoked\n"
     lapse("inbox", "a", env=fleet, code=6)
     ops("token", "revoke", "nonsense", code=5)
+
+
+def test_a_token_with_a_name_and_scopes(start):
+    lapse = Lapse(start().url)
+    admin = {"LAPSE_TOKEN": lapse("token", "create", "--owner", "ops", "--admin").out.strip()}
+    made = lapse("token", "create", "--owner", "fleet", "--name", "build workers", "--scope", "agents:write",
+                 "--scope", "messages:read", env=admin).out.strip()
+    worker = {"LAPSE_TOKEN": made}
+    lapse("heartbeat", "a", "--cluster", "c", env=worker)
+    assert "agents:read" in lapse("agent", env=worker, code=6).err
+    assert lapse("inbox", "a", env=worker).out == "no messages\n"
+    row = next(line for line in lapse("token", env=admin).lines if "build workers" in line)
+    assert "messages:read, agents:write" in row
+    assert "rooms:read" in lapse("token", "create", "--owner", "x", "--scope", "rooms:read", env=admin, code=1).err
+
+
+def test_the_first_token_says_whose_data_it_does_not_see(start):
+    lapse = Lapse(start().url)
+    send(lapse, "a", "made without a token")
+    made = lapse("token", "create", "--owner", "ops", "--admin")
+    admin = {"LAPSE_TOKEN": made.out.strip()}
+    assert "belongs to the owner local, which this token does not see." in made.err
+    assert "lapse token adopt ops" in made.err
+    assert lapse("inbox", "a", env=admin).out == "no messages\n"
+    assert "made without a token" in lapse("inbox", "a", "--owner", "local", env=admin).out
+    assert "local" not in lapse("token", "create", "--owner", "fleet", env=admin).err
+
+
+def test_the_first_token_adopts_what_is_there(start):
+    lapse = Lapse(start().url)
+    send(lapse, "a", "made without a token")
+    lapse("heartbeat", "a", "--cluster", "c")
+    made = lapse("token", "create", "--owner", "ops", "--admin", "--adopt-local")
+    admin = {"LAPSE_TOKEN": made.out.strip()}
+    assert "moved 3 rows of local to ops: messages 1, idempotency_keys 1, agents 1" in made.err and "does not see" not in made.err
+    assert "made without a token" in lapse("inbox", "a", env=admin).out
+    assert lapse("inbox", "a", "--owner", "local", env=admin).out == "no messages\n"
+    # Later, for another owner, with a token that exists.
+    lapse("send", "b", "late", "--from", "x", "--owner", "local", env=admin)
+    made = json.loads(lapse("token", "create", "--owner", "fleet", "--adopt-local", "--json", env=admin).out)
+    assert made["owner"] == "fleet" and made["adopted"]["tables"] == {"messages": 1, "idempotency_keys": 1}
+    assert "late" in lapse("inbox", "b", env={"LAPSE_TOKEN": made["token"]}).out
+
+
+def test_adopting_later(start):
+    lapse = Lapse(start().url)
+    send(lapse, "a", "made without a token")
+    assert "make one first" in lapse("token", "adopt", "ops", code=1).err
+    admin = {"LAPSE_TOKEN": lapse("token", "create", "--owner", "ops", "--admin").out.strip()}
+    assert lapse("token", "adopt", "ops", env=admin).out == "moved 2 rows of local to ops: messages 1, idempotency_keys 1\n"
+    assert lapse("token", "adopt", "ops", env=admin).out == "moved 0 rows of local to ops\n"
+    assert json.loads(lapse("token", "adopt", "red", "--from", "ops2", "--json", env=admin).out)["rows"] == 0
+    assert "'ops' still has tokens: revoke them first" in lapse("token", "adopt", "red", "--from", "ops", env=admin, code=1).err
+    assert "OWNER" in lapse("token", "adopt", "no/owner", env=admin, code=2).err
+    # A token that exists already is printed even when its owner cannot adopt.
+    lapse("heartbeat", "a", "--cluster", "c", env=admin)
+    lapse("heartbeat", "a", "--cluster", "c", "--owner", "local", env=admin)
+    made = lapse("token", "create", "--owner", "ops", "--adopt-local", env=admin, code=1, silent=True)
+    assert made.out.startswith("lapse_") and "have 'a' in agents" in made.err
+
+
+def test_a_token_for_the_data_that_is_there(start):
+    lapse = Lapse(start().url)
+    send(lapse, "a", "made without a token")
+    made = lapse("token", "create", "--owner", "local", "--admin")
+    assert "belongs to the owner local" not in made.err
+    assert "made without a token" in lapse("inbox", "a", env={"LAPSE_TOKEN": made.out.strip()}).out
 
 
 def test_a_token_is_nowhere_in_the_data_directory(start):
@@ -365,3 +438,40 @@ def test_daemon_that_ended(start):
     lapse("status")
     assert daemon.stop() == 0
     assert f"no daemon at {daemon.url} (connection refused)" in lapse("status", code=3).err
+
+
+# quotas -------------------------------------------------------------------------------------------
+
+def test_quota(start):
+    lapse = Lapse(start().url)
+    assert lapse("quota").out == "no quotas\n"
+    out = lapse("quota", "set", "fleet-7", "agents=5000", "stored_bytes=2GiB").out
+    assert "5,000" in out and "2.0 GiB" in out
+    assert lapse.json("quota", "show", "fleet-7") == {
+        "owner": "fleet-7", "agents": 5000, "mailboxes": None, "attachment_bytes": None, "streams": None,
+        "inboxes": None, "stored_bytes": 2 << 30}
+    lapse("quota", "set", "fleet-7", "inboxes=7")
+    row = lapse("quotas").lines[1].split()
+    assert row == ["fleet-7", "5,000", "-", "7", "-", "2.0", "GiB", "-"], "what was not named has stayed"
+    lapse("quota", "set", "fleet-7", "agents=default", "inboxes=default")
+    assert lapse.json("quota", "show", "fleet-7")["agents"] is None
+    assert lapse("quota", "set", "fleet-7", "stored_bytes=default").out == "no limit is left: the settings hold\n"
+    lapse("quota", "show", "fleet-7", code=5)
+
+
+def test_quota_clear(start):
+    lapse = Lapse(start().url)
+    lapse("quota", "set", "fleet-7", "streams=2")
+    assert lapse.json("quota", "ls")["data"][0]["streams"] == 2
+    assert lapse("quota", "clear", "fleet-7").out == "fleet-7 has no quota any more: the settings hold\n"
+    lapse("quota", "clear", "fleet-7", code=5)
+
+
+@pytest.mark.parametrize("limit", ["agents", "agents=", "agents=0", "agents=-1", "agents=10K", "agents=many",
+                                   "stored_bytes=much", "=5"])
+def test_quota_that_is_no_limit(lapse, limit):
+    lapse("quota", "set", "nobody", limit, code=2)
+
+
+def test_quota_of_something_unknown(lapse):
+    assert "hats" in lapse("quota", "set", "nobody", "hats=5", code=1).err

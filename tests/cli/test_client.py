@@ -17,7 +17,7 @@ MATRIX = {"data": [{"table": "messages", "scheduler": "messages", "bounded_by": 
                     "due_when": "now - timestamp > window", "window_ms": 86400000,
                     "paths": ["sweep"], "safety_rule": "only when read", "action": "delete",
                     "live_rows": 1234567, "due_rows": 3, "oldest_due_age_ms": 90061000,
-                    "last_sweep": None, "pruned_total": 0}]}
+                    "last_sweep_at": None, "pruned_total": 0}]}
 HOSTILE = "\x1b]0;owned\x07 \x1b[2J\r\n\t\x7f \u0085 \u202e evil \u2066 \U000e0041 ok é 漢 🙂"
 ESCAPED = r"\x1b]0;owned\x07 \x1b[2J\r\n\t\x7f \x85 \u202e evil \u2066 \U000e0041 ok é 漢 🙂"
 
@@ -55,7 +55,7 @@ def test_default_url_is_in_the_help():
     assert "http://127.0.0.1:7878" in Lapse()("help").out
 
 
-@pytest.mark.parametrize("url", ["ftp://host", "127.0.0.1:7878", "unix:", "http://[broken"])
+@pytest.mark.parametrize("url", ["ftp://host", "unix:", "http://[broken"])
 def test_bad_url(url):
     Lapse()("--url", url, "status", code=2)
 
@@ -108,7 +108,8 @@ def test_status_not_ready(stub):
     stub.script = [(200, {"status": "ok"}),
                    (503, {"status": "unavailable", "reasons": ["the clock jumped\x1b[2J"]}), (200, MATRIX)]
     ran = Lapse(stub.url)("status", code=4, silent=True)
-    assert "is not ready\n  the clock jumped\\x1b[2J\n" in ran.out and "1,234,567" in ran.out
+    assert "is not ready\n  the clock jumped\\x1b[2J: lapse clock\n" in ran.out and "1,234,567" in ran.out
+    assert "\n  messages is behind: its oldest row has been due for 1d 1h: lapse sweep messages\n" in ran.out
 
 
 def test_interrupt_ends_quietly():
@@ -259,8 +260,8 @@ def test_nul_in_content(stub):
 def test_matrix_is_readable(stub):
     stub.script = [(200, MATRIX)]
     lines = Lapse(stub.url)("matrix").lines
-    assert lines[0].split()[:2] == ["TABLE", "SCHEDULER"]
-    assert lines[1].split()[:5] == ["messages", "messages", "1d", "1,234,567", "3"]
+    assert lines[0].split()[:2] == ["TABLE", "DUE"]
+    assert lines[1].split()[:2] == ["messages", "3"] and "  1,234,567  " in lines[1]
     assert "1d 1h" in lines[1] and "only when read" in lines[1]
 
 
@@ -276,7 +277,7 @@ def test_columns_are_aligned_with_wide_characters(stub):
                                          (-5500, "in 2h"), (-5200, "in 1h"), (-1800, "in 30m")])
 def test_ages(stub, ago_s, text):
     at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() - ago_s))
-    stub.script = [page({"table": "messages", "key": "k", "reason": "r", "placed_at": at, "until": None})]
+    stub.script = [page({"table": "messages", "key": "k", "reason": "r", "created_at": at, "until": None})]
     line = Lapse(stub.url)("hold", "ls").lines[1]
     near = {"now": ("now", "1s ago"), "30s ago": ("30s ago", "31s ago")}.get(text, (text, ))
     assert any(f"  {one}  " in line for one in near), line
@@ -286,7 +287,8 @@ def test_colour_only_on_a_terminal(stub):
     stub.script = [(200, MATRIX)]
     lapse = Lapse(stub.url)
     assert "\x1b[" not in lapse("matrix").out
-    assert "\x1b[1mTABLE" in lapse.on_terminal("matrix")[1]
+    assert "\x1b[1mTABLE" in lapse.on_terminal("matrix", columns=300)[1]
+    assert "\x1b[1mmessages" in lapse.on_terminal("matrix", "--columns", "table,safety-rule,due-when,action,paths", columns=20)[1]
     assert "\x1b[" not in lapse.on_terminal("matrix", env={"NO_COLOR": "1"})[1]
     assert "\x1b[" not in lapse.on_terminal("matrix", env={"TERM": "dumb"})[1]
 
@@ -298,3 +300,15 @@ def test_long_content_is_cut_only_on_a_terminal(stub):
     _, shown = lapse.on_terminal("inbox", "a", columns=100, env={"NO_COLOR": "1"})
     line = shown.splitlines()[1]
     assert line.endswith("...") and 98 <= len(line) + line.count("漢") <= 100
+
+
+def test_url_without_a_scheme(shared):
+    address = shared.url.removeprefix("http://")
+    assert f"lapsed at {shared.url} is ready" in Lapse()("--url", address, "status").out
+    assert f"lapsed at {shared.url} is ready" in Lapse(address)("status").out
+
+
+@pytest.mark.parametrize("url", ["nonsense", "host:", ":7878", "host:port", "host:1/path", "user@host:1", "::1:7878",
+                                 "ftp://host:1"])
+def test_what_is_no_url(url):
+    assert "is no URL" in Lapse()("--url", url, "status", code=2).err

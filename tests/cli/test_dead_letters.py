@@ -36,7 +36,7 @@ def test_ls(sick):
 
 def test_status_and_top_tell(sick):
     lapse, _ = sick
-    assert "1 dead letter waits for somebody: lapse dead-letters ls" in lapse("status").lines
+    assert "  1 dead letter waits for a decision: lapse dead-letter" in lapse("status").lines
     assert lapse.json("status")["dead_letters"] == 1 and lapse.json("top", "--interval", "100ms")["dead_letters"] == 1
 
 
@@ -46,7 +46,22 @@ def test_drop(sick):
     assert lapse("dead-letters", "ls").out == "no dead letters\n" and stone.exists()
     lapse("dead-letters", "drop", ID, code=5)
     lapse("dead-letters", "retry", ID, code=5)
-    assert "dead letter" not in lapse("status").out
+    assert "dead letters: 0" in lapse("status").out and "waits" not in lapse("status").out
+
+
+def test_retry_all(sick):
+    lapse, stone = sick
+    (stone / "full").unlink()
+    stone.rmdir()
+    assert "give an ID" in lapse("dead-letters", "retry", code=2).err
+    assert "give an ID" in lapse("dead-letters", "retry", ID, "--all", code=2).err
+    assert lapse("dead-letters", "retry", "--kind", "mailbox").out == "0 dead letters are tried again\n"
+    assert lapse.json("dead-letters", "retry", "--older-than", "36500d") == {"retried": 0}
+    assert lapse("dead-letters", "retry", "--all").out == "1 dead letters are tried again\n"
+    deadline = time.monotonic() + LIMIT_S
+    while lapse.json("status")["dead_letters"]:
+        assert time.monotonic() < deadline
+    assert lapse.json("dead-letters", "retry", "--kind", "file") == {"retried": 0}
 
 
 def test_retry(sick):

@@ -97,15 +97,15 @@ def test_lines(stub):
                  event(2, "message.sent", **{"from": "ci", "messages": [{"id": "7", "to": "b"}], "count": 1}),
                  event(3, "hold.placed", table="messages", key="k", reason="incident 42", until=None))
     assert ran.lines == [
-        "2026-01-01T00:00:00.000Z  agent.seen          agent_id=a1 cluster_id=west capabilities=gpu,x",
-        "2026-01-01T00:00:00.000Z  message.sent        from=ci messages=7:b count=1",
-        '2026-01-01T00:00:00.000Z  hold.placed         table=messages key=k reason="incident 42" until=-']
+        "2026-01-01T00:00:00.000Z  0000000000000001  agent.seen          agent_id=a1 cluster_id=west capabilities=gpu,x",
+        "2026-01-01T00:00:00.000Z  0000000000000002  message.sent        from=ci messages=7:b count=1",
+        '2026-01-01T00:00:00.000Z  0000000000000003  hold.placed         table=messages key=k reason="incident 42" until=-']
     assert ran.err == "" and last_ids(stub) == ["0000000000000000"]
 
 
 def test_long_lists_are_counted(stub):
     ran = stored(stub, event(1, "x", ids=[1, 2, 3, 4, 5], deep={"a": {"b": 1}}, none=[]))
-    assert ran.lines[0].endswith('ids=1,2,3,+2 deep={"a":{"b":1}} none=')
+    assert ran.lines[0].endswith('ids=1,2,3,+2 deep=(a=(b=1)) none=')
 
 
 def test_json_lines(stub):
@@ -142,11 +142,11 @@ def test_bad_after(text):
 def test_the_gap_before_everything_is_not_shown(stub):
     first, later = gap(**{"from": "0" * 16, "reason": "retention"}), gap(**{"from": "21", "reason": "backlog"})
     shown = stored(stub, first, event(0x21), later)
-    assert [line.split()[1] for line in shown.lines] == ["agent.seen", "gap"]
+    assert [line.split()[2] for line in shown.lines] == ["agent.seen", "gap"]
     shown = stored(stub, gap(**{"from": "01", "to": "20", "reason": "retention"}), event(0x21),
                    words=["--after", "0000000000000001"])
-    assert shown.lines[0].split(maxsplit=2) == \
-        ["-", "gap", "events are missing here from=01 to=20 reason=retention"]
+    assert shown.lines[0].split(maxsplit=3) == \
+        ["-", "0000000000000020", "gap", "events are missing here from=01 to=20 reason=retention"]
 
 
 def test_what_happens_meanwhile_is_not_waited_for(stub):
@@ -223,7 +223,7 @@ def test_a_broken_stream_goes_on_after_the_last_event(stub, trouble, says):
         f.until(lambda: len(f.out) == 3)
         assert f.end() == 130
     assert last_ids(stub) == [None] + ["0000000000000011"] * 2
-    assert [line.split()[1] for line in f.out] == ["agent.seen", "gap", "agent.seen"]
+    assert [line.split()[2] for line in f.out] == ["agent.seen", "gap", "agent.seen"]
     first, second, last = f.err
     assert first.startswith("lapse: the stream ended; trying again in ")
     assert says in second and "; trying again in " in second and last == "lapse: connected again"
@@ -287,7 +287,7 @@ def test_stored_events_of_the_daemon(start):
     lapse = Lapse(start().url)
     lapse("send", "planner", "hi", "--from", "ci")
     lapse("read", "planner", "--all")
-    rows = [json.loads(line) for line in lapse("events", "--json").lines]
+    rows = [json.loads(line) for line in lapse("events", "--json", "--type", "message").lines]
     assert [row["event"] for row in rows] == ["message.sent", "message.read"]
     assert rows[0]["data"]["from"] == "ci" and rows[0]["owner"] == "local"
     after, = lapse("events", "--after", rows[0]["id"]).lines
@@ -297,7 +297,7 @@ def test_stored_events_of_the_daemon(start):
 def test_following_the_daemon_through_a_restart(start, tmp_path):
     daemon = start(tmp_path / "data")
     lapse = Lapse(daemon.url)
-    with Follower(lapse, "--follow", "--json") as f:
+    with Follower(lapse, "--follow", "--json", "--type", "message") as f:
         f.provoke(lapse)
         first = len(f.out)
         assert daemon.stop() == 0
@@ -333,3 +333,55 @@ def test_revoking_a_token_ends_its_stream(start):
         f.provoke(lapse, env={"LAPSE_TOKEN": fleet["token"]})
         lapse("token", "revoke", fleet["prefix"], env=admin)
         assert f.wait() == 6
+
+
+# filters ------------------------------------------------------------------------------------------
+
+def kinds(ran):
+    return [line.split()[2] for line in ran.lines]
+
+
+@pytest.mark.parametrize("types, wanted", [
+    (["agent.seen"], ["agent.seen"]), (["agent"], ["agent.seen", "agent.evicted"]),
+    (["*.evicted"], ["agent.evicted"]), (["message", "agent.seen"], ["agent.seen", "message.sent"]),
+    (["agen"], []), (["AGENT"], [])])
+def test_types(stub, types, wanted):
+    words = [word for name in types for word in ("--type", name)]
+    assert kinds(stored(stub, event(1, "agent.seen"), event(2, "agent.evicted"), event(3, "message.sent"),
+                        words=words)) == wanted
+
+
+def test_limit(stub):
+    assert kinds(stored(stub, *[event(n) for n in range(1, 9)], words=["--limit", "3"])) == ["agent.seen"] * 3
+
+
+def test_a_gap_is_told_whatever_the_type(stub):
+    assert kinds(stored(stub, event(1), gap(**{"from": "5", "reason": "backlog"}), words=["--type", "x"])) == ["gap"]
+
+
+def test_limit_ends_a_follower(start):
+    lapse = Lapse(start().url)
+    with Follower(lapse, "--follow", "--limit", "2", "--type", "message.sent") as f:
+        while len(f.out) < 2:
+            lapse("send", "a", "hi", "--from", "x")
+        assert f.process.wait(LIMIT_S) == 0
+
+
+def test_since(start):
+    lapse = Lapse(start().url)
+    lapse("send", "a", "old", "--from", "x")
+    time.sleep(1.5)
+    lapse("send", "a", "new", "--from", "x")
+    assert lapse("events", "--since", "1h", "--type", "message.sent").out.count("message.sent") == 2
+    assert lapse("events", "--since", "1s", "--type", "message.sent").out.count("message.sent") == 1
+    assert lapse("events", "--since", "2000-01-01T00:00:00Z", "--type", "message").out.count("message.sent") == 2
+    assert "gap" not in lapse("events", "--since", "1000w").out
+    assert "not both" in lapse("events", "--since", "1h", "--after", "0000000000000001", code=2).err
+
+
+def test_the_id_in_a_line_is_what_after_takes(start):
+    lapse = Lapse(start().url)
+    for _ in range(3):
+        lapse("send", "a", "x", "--from", "x")
+    lines = lapse("events", "--type", "message.sent").lines
+    assert lapse("events", "--after", lines[0].split()[1], "--type", "message.sent").lines == lines[1:]

@@ -136,3 +136,51 @@ def test_owners_do_not_see_each_other(own):
     box = create(own, "--owner", "team")["id"]
     own("mailbox", "show", box, code=5)
     own("mailbox", "show", box, "--owner", "team")
+
+
+def test_errors_in_the_words_of_the_flags(start):
+    lapse = Lapse(start().url)
+    err = lapse("mailbox", "create", "--ttl", "1s", code=1).err
+    assert "--ttl" in err and "ttl_ms" not in err and "5m" in err and "7d" in err and "300000" not in err
+    assert "--visibility" in lapse("claim", "a", "--visibility", "1000w", code=1).err
+
+
+# Waiting for mail ---------------------------------------------------------------------------------
+
+def mail(own, sender, to, subject, body):
+    own("mailbox", "send", sender["id"], "--to", to["address"], "--subject", subject, "--body", body)
+
+
+def test_wait_takes_what_fits_oldest_first(own):
+    alice, bob = create(own, "--username", "alice"), create(own, "--username", "bob")
+    mail(own, alice, bob, "Newsletter", "Nothing for you.")
+    mail(own, alice, bob, "Your login", "Your code is 482913.")
+    mail(own, alice, bob, "Your login again", "Your code is 111222.")
+    assert own("mailbox", "wait", bob["id"], "--subject", "LOGIN", "--from", "alice@", "--code").out == "482913\n"
+    assert own("mailbox", "wait", bob["id"], "--subject", "login", "--code").out == "111222\n"
+    own("mailbox", "wait", bob["id"], "--subject", "login", "--wait", "100ms", code=7)
+    own("mailbox", "wait", bob["id"], "--from", "carol", "--wait", "1ms", code=7)
+    shown = own("mailbox", "wait", bob["id"]).out
+    assert "Newsletter" in shown and shown.endswith("\nNothing for you.\n")
+    own("mailbox", "wait", bob["id"], "--wait", "1ms", code=7)
+
+
+def test_wait_prints_links(own):
+    alice, bob = create(own, "--username", "alice"), create(own, "--username", "bob")
+    mail(own, alice, bob, "Confirm", "See https://a.example/home or https://a.example/confirm/1.")
+    mail(own, alice, bob, "Confirm", "Code 123456, https://a.example/x")
+    mail(own, alice, bob, "Empty", "No such thing.")
+    assert own("mailbox", "wait", bob["id"], "--code").out == "https://a.example/confirm/1\n"
+    assert own("mailbox", "wait", bob["id"], "--link").out == "https://a.example/x\n"
+    assert "neither a code nor a link" in own("mailbox", "wait", bob["id"], "--code", code=1).err
+    own("mailbox", "wait", bob["id"], "--code", "--link", code=2)
+    own("mailbox", "wait", "mbx_0000000000000000", code=5)
+
+
+def test_wait_waits_for_the_right_one(own):
+    alice, bob = create(own, "--username", "alice"), create(own, "--username", "bob")
+    with own.start("mailbox", "wait", bob["id"], "--subject", "code", "--code", "--wait", "30s") as waiting:
+        mail(own, alice, bob, "Newsletter", "123456 is not it, though it has a code.")
+        mail(own, alice, bob, "Your code", "It is 998877.")
+        assert waiting.communicate(timeout=LIMIT_S)[0] == b"998877\n"
+    assert waiting.returncode == 0

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bar as text: what it tells, and that it fits. */
-#include "cli/progress.h"
+#include "cli/transfer/progress.h"
 
 #include <locale.h>
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "cli/show.h"
+#include "cli/show/show.h"
 
 #define S 1000000 /* a second */
 #define MIB 1048576
@@ -39,6 +39,18 @@ static void tells_everything(void **state)
 	progress_note(&p, 5 * S, 10 * MIB);
 	expect(&p, 80,
 	       "a.bin  [========================]  100%  10.0 MiB of 10.0 MiB  2.0 MiB/s  ETA 0s");
+}
+
+static void rows_are_counted(void **state)
+{
+	struct progress p = make("copying messages", 4000000);
+
+	(void)state;
+	p.is_rows = true;
+	progress_note(&p, 1 * S, 1000000);
+	expect(&p, 100,
+	       "copying messages  [======>                 ]   25%  1,000,000 of 4,000,000 rows  "
+	       "1,000,000/s  ETA 3s");
 }
 
 static void the_bar_has_a_limit(void **state)
@@ -118,9 +130,13 @@ static void begins_late_and_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(tells_everything),  cmocka_unit_test(the_bar_has_a_limit),
-		cmocka_unit_test(what_is_not_known), cmocka_unit_test(fits),
-		cmocka_unit_test(the_rate_forgets),  cmocka_unit_test(begins_late_and_again),
+		cmocka_unit_test(tells_everything),
+		cmocka_unit_test(rows_are_counted),
+		cmocka_unit_test(the_bar_has_a_limit),
+		cmocka_unit_test(what_is_not_known),
+		cmocka_unit_test(fits),
+		cmocka_unit_test(the_rate_forgets),
+		cmocka_unit_test(begins_late_and_again),
 	};
 
 	setlocale(LC_CTYPE, "C.UTF-8");

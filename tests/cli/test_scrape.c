@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers from a page of metrics, and percentiles from the difference of two histograms. */
-#include "cli/scrape.h"
+#include "cli/top/scrape.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -50,10 +50,11 @@ static void read_back(const struct histogram *a, const struct histogram *b, stru
 	struct buf text = { 0 };
 
 	metrics_family(&text, METRIC_SWEEP_SECONDS);
-	metrics_histogram(&text, METRIC_SWEEP_SECONDS, "scheduler=\"a\"", HISTOGRAM_SECONDS, a);
+	metrics_histogram(&text, METRIC_SWEEP_SECONDS, "scheduler=\"a\"", HISTOGRAM_SECONDS, a,
+			  true);
 	if (b)
 		metrics_histogram(&text, METRIC_SWEEP_SECONDS, "scheduler=\"b\"", HISTOGRAM_SECONDS,
-				  b);
+				  b, true);
 	scrape_buckets(buf_text(&text), "lapse_sweep_seconds", ret);
 	buf_done(&text);
 }

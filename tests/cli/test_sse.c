@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parser of server-sent events: whatever the pieces, the same events. */
-#include "cli/sse.h"
+#include "cli/client/sse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

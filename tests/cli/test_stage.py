@@ -457,7 +457,7 @@ def test_a_prefix_of_several(depot, lapse):
     for last in "ab":
         depot.rows["01234567" * 7 + "0123456" + last] = Depot.row("01234567" * 7 + "0123456" + last, 1, "x")
     assert lapse("attachments", "rm", "0123456701234567", code=1).err == \
-        "lapse: several attachments begin with 0123456701234567: give more of its digits\n"
+        "lapse: more than one attachment begins with 0123456701234567: give more of it\n"
     assert len(depot.rows) == 2 and not depot.asked("DELETE", "/v1/attachments/" + "0123456701234567")
 
 
@@ -492,14 +492,14 @@ def test_cleanup_of_one(stub):
     (["stage", "a", "b", "--name", "x"], "--name is for one FILE"),
     (["stage", "a", "--name", ""], "--name must not be empty"),
     (["stage", "-", "a", "-"], "- can be given only once"),
-    (["stage", "a", "--ttl", "5"], "--ttl must be a duration like 30s, 5m, 2h or 7d, or infinity, not '5'"),
+    (["stage", "a", "--ttl", "5"], "--ttl must be a duration like 500ms, 30s, 5m, 1h30m, 7d or 2w, or infinity, not '5'"),
     (["stage", "a", "--ttl", "-1s"], "--ttl must be"),
     (["stage", "a", "--ttl", "Infinity"], "--ttl must be"),
     (["stage", "a", "--ttl", "1s", "--ttl", "2s"], "--ttl is given twice"),
     (["stage", "a", "-o", "b"], "unknown option '-o'"),
     (["attachments", "rm"], "CHECKSUM is missing"),
     (["attachments", "show", "a", "b"], "unexpected argument 'b'"),
-    (["attachments", "nonsense"], "unexpected argument 'nonsense'"),
+    (["attachments", "nonsense"], "unknown command 'attachment nonsense'"),
     (["attachments", "--limit", "0"], "--limit must be"),
     (["cleanup", "x"], "unexpected argument 'x'"),
 ])

@@ -24,7 +24,7 @@ def histogram(name, *counts):
 
 def table(name, **fields):
     return {"table": name, "scheduler": name, "live_rows": 1234567, "due_rows": 0, "oldest_due_age_ms": None,
-            "last_sweep": None, "pruned_total": 0, **fields}
+            "last_sweep_at": None, "pruned_total": 0, **fields}
 
 
 class Fleet:
@@ -52,7 +52,7 @@ class Fleet:
     def metrics(self):
         n = self.tick * 100
         live, suspect = self.agents
-        return 200, (f"lapse_agents_tracked {live + suspect}\nlapse_agents_suspect {suspect}\n"
+        return 200, (f"lapse_agents_tracked {live}\nlapse_agents_suspect {suspect}\n"
                      f'lapse_http_requests_total{{route="/a",status="200"}} {n}\n'
                      f'lapse_http_requests_total{{route="/b",status="200"}} {n}\n'
                      f"lapse_dead_letters {self.dead}\n"
@@ -91,7 +91,7 @@ def test_a_dumb_terminal_means_once(stub, fleet):
 def test_json(stub, fleet):
     view = Lapse(stub.url).json("top", *QUICK)
     assert view["is_ready"] is True and view["agents_live"] == 40 and view["clock"]["state"] == "trusted"
-    assert abs(view["requests_per_second"] * view["interval_seconds"] - 200) < 0.01
+    assert abs(view["requests_per_second"] * view["interval_seconds"] - 196) < 0.01  # 4 are its own
     assert 0.1 <= view["interval_seconds"] < 5
     assert view["lag"]["count"] == 100 and view["lag"]["count_total"] == 200
     assert abs(view["lag"]["p50_seconds"] - 0.001) < 1e-9
@@ -304,7 +304,7 @@ def test_the_real_daemon(start, tmp_path):
 
 def test_once_against_the_real_daemon(lapse):
     view = lapse.json("top", "--once", *QUICK)
-    assert view["requests_per_second"] > 0 and view["dead_letters"] == 0
+    assert view["requests_per_second"] < 5 and view["dead_letters"] == 0
     assert "messages" in [row["table"] for row in view["tables"]]
     assert view["agents_live"] is not None and view["agents_suspect"] == 0
 
@@ -313,3 +313,28 @@ def test_a_closed_pipe(stub, fleet):
     done = subprocess.run(f"{LAPSE} top --once --json --interval 100ms | head -c 1", shell=True, check=False,
                           capture_output=True, env={**os.environ, "LAPSE_URL": stub.url})
     assert (done.stdout, done.stderr) == (b"{", b"")
+
+
+def test_it_does_not_count_itself(start):
+    lapse = Lapse(start().url)
+    assert lapse.json("top", "--once", *QUICK)["requests_per_second"] == 0
+
+
+def test_keys(stub, fleet):
+    with Terminal(Lapse(stub.url), "top", "--interval", "400ms", columns=100) as t:
+        t.until("q quit   space pause   + faster   - slower   every 400ms")
+        t.type("+")
+        t.until("every 200ms")
+        t.type("--")
+        t.until("every 400ms")
+        t.type(" ")
+        t.until("paused")
+        ticks = fleet.tick
+        time.sleep(1)
+        assert fleet.tick <= ticks + 1
+        t.type("p")
+        t.until("every 400ms")
+        t.until(lambda _: fleet.tick > ticks + 1)
+        t.type("x")
+        t.type("q")
+        assert t.end() == 0

@@ -567,6 +567,9 @@ class Stalwart:
             out["created"][key] = {"id": who.deliver(**{**wanted, "preview": text[:100]}), "blobId": "B", "size": 1}
             self._created[key] = out["created"][key]["id"]
         for i, patch in (args.get("update") or {}).items():
+            if i not in who.mails:
+                out.setdefault("notUpdated", {})[i] = {"type": "notFound"}
+                continue
             for pointer, value in patch.items():
                 key, name = pointer.split("/")
                 who.mails[i][key].pop(name, None)

@@ -196,3 +196,16 @@ int unlink(const char *path)
 		after("unlink", kill);
 	return r;
 }
+
+int unlinkat(int dir, const char *name, int flags)
+{
+	REAL(unlinkat);
+	bool is_dir, kill = false, ours = fd_is_ours(dir, &is_dir);
+
+	if (ours && fails("unlink", &kill))
+		return -1;
+	int r = real(dir, name, flags);
+	if (ours)
+		after("unlink", kill);
+	return r;
+}

@@ -79,7 +79,7 @@ class Ledger:
         if not complaints:
             rows = read_rows(db)
             complaints = [*self._sends_wrong(rows), *self._reads_wrong(rows), *self._claims_wrong(rows),
-                          *self._counters_wrong(db)]
+                          *self._counters_wrong(db), *self._index_wrong(db)]
             self._learn(rows)
         if complaints:
             shown = "\n  ".join(complaints[:COMPLAINTS_SHOWN])
@@ -92,7 +92,7 @@ class Ledger:
         tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         complaints = [] if verdict == ["ok"] else [f"integrity_check: {line}" for line in verdict]
         complaints += [f"foreign_key_check: {row}" for row in foreign]
-        complaints += [f"the table {name} is gone" for name in {"messages", "inboxes"} - tables]
+        complaints += [f"the table {name} is gone" for name in {"messages", "messages_unread", "inboxes"} - tables]
         return complaints
 
     def _sends_wrong(self, rows):
@@ -140,15 +140,27 @@ class Ledger:
     @staticmethod
     def _counters_wrong(db):
         counted = {(o, a): (t, u) for o, a, t, u in db.execute(
-            "SELECT owner, agent, count(*), sum(read = 0) FROM messages GROUP BY owner, agent")}
+            "SELECT m.owner, m.agent, count(*), count(u.id) FROM messages m LEFT JOIN messages_unread u USING (owner, agent, id) "
+            "WHERE m.read = 1 OR u.id IS NOT NULL GROUP BY m.owner, m.agent")}
         kept = {(o, a): (t, u) for o, a, t, u in db.execute(
             "SELECT owner, agent, total, unread FROM inboxes WHERE total <> 0 OR unread <> 0")}
         for inbox in counted.keys() | kept.keys():
             if counted.get(inbox) != kept.get(inbox):
                 yield f"inbox {inbox} says {kept.get(inbox)}, counted {counted.get(inbox)} (total, unread)"
         live = db.execute("SELECT sum(live) FROM counts WHERE tbl = 'messages'").fetchone()[0] or 0
-        if live != sum(total for total, _ in counted.values()):
-            yield f"counts says {live} messages, there are {sum(total for total, _ in counted.values())}"
+        there = db.execute("SELECT count(*) FROM messages").fetchone()[0]
+        if live != there:
+            yield f"counts says {live} messages, there are {there}"
+
+    @staticmethod
+    def _index_wrong(db):
+        """Unread messages are filed, or after the mark from which a start reads them again."""
+        (filed,), = db.execute("SELECT coalesce(max(value), 0) FROM meta WHERE key = 'messages_filed'")
+        for number, in db.execute("SELECT id FROM messages WHERE read = 0 AND id <= ? EXCEPT "
+                                  "SELECT id FROM messages_unread", (filed,)):
+            yield f"unread and not filed, but before the mark: {public_id(number)}"
+        for number, in db.execute("SELECT id FROM messages_unread EXCEPT SELECT id FROM messages WHERE read = 0"):
+            yield f"filed as unread, but it is not: {public_id(number)}"
 
     def _learn(self, rows):
         where = collections.defaultdict(dict)

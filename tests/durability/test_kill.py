@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from ledger import Ledger, Loss
+from ledger import Ledger, Loss, public_id
 from load import Load
 from rig import Rig
 
@@ -22,11 +22,32 @@ LOAD_S = (0.01, 0.25)
 STARTUP_S = (0.0, 0.03)
 SETTINGS = {"wal_max_bytes": 1048576, "message_sweep_ms": 50}  # checkpoints and sweeps in every round
 
+#: of new messages in memory: none, filed by every send, by some, by the loop, never
+TAILS = (0, 1, 7, 200, 131072)
+
 DISKS = {
     "kill": lambda rng: None,
     "power-loss": lambda rng: "power-loss",
     "torn": lambda rng: f"torn seed={rng.randrange(1, 10**9)} percent={rng.choice((10, 50, 90))}",
 }
+
+
+def unread_by_agent(db):
+    """agent → ids of its unread messages, newest first."""
+    unread = {}
+    for agent, number in db.execute("SELECT agent, id FROM messages WHERE read = 0 ORDER BY id DESC"):
+        unread.setdefault(agent, []).append(public_id(number))
+    return unread
+
+
+def unread_by_stats(wire):
+    """The same as numbers, as the daemon counts."""
+    unread, after = {}, ""
+    while after is not None:
+        page = wire.get(f"/v1/messages/stats?limit=100{after and '&after=' + after}").json()
+        unread.update({row["agent_id"]: row["unread"] for row in page["data"]})
+        after = page["pagination"]["next_cursor"]
+    return unread
 
 
 class Campaign:
@@ -37,6 +58,8 @@ class Campaign:
         self.rig = Rig(directory, disk(rng), **{**SETTINGS, **settings})
         self.ledger = Ledger()
         self.rounds = 0
+        self.filed = 0  # messages that were filed later than they were sent, in rounds so far
+        self.inboxes = {}  # what the disk said when the daemon was last dead
 
     def round(self):
         self.rounds += 1
@@ -44,18 +67,30 @@ class Campaign:
             self._kill_at_startup()
         self._start()
         with self.rig.wire() as wire:
+            self._inboxes_agree(wire)
             self.ledger.recheck(wire, self.rng)
         load = Load(self.rig.port, f"r{self.rounds}", self.rng)
         load.start()
         time.sleep(self.rng.uniform(*LOAD_S))
         assert self.rig.running(), f"lapsed ended by itself\n{self.rig.log_tail()}"
+        if self.rounds % 5 == 0:
+            self.filed += self.rig.metric("lapse_messages_filed_total")
         self.rig.signal_kill()
         notes = load.join()
         self.rig.kill()
         self.ledger.merge(notes)
         self.check()
 
+    def _inboxes_agree(self, wire):
+        """A start reads back the messages that were not filed: neither one less nor one twice."""
+        stats = unread_by_stats(wire)
+        for agent, ids in sorted(self.inboxes.items()):
+            page = wire.get(f"/v1/agents/{agent}/messages?unread=true&limit=100").json()
+            if [message["id"] for message in page["data"]] != ids[:100] or stats.get(agent) != len(ids):
+                raise Loss(f"{agent} says {stats.get(agent)} unread messages, {len(ids)} are on the disk; {page}")
+
     def _start(self):
+        self.rig.settings["message_tail_max"] = self.rng.choice(TAILS)
         words = self.disk(self.rng)
         if words is not None:
             self.rig.steer(words)
@@ -71,6 +106,7 @@ class Campaign:
         try:
             with self.rig.disk() as db:
                 self.ledger.check(db)
+                self.inboxes = unread_by_agent(db)
         except sqlite3.DatabaseError as error:
             raise Loss(f"the database is not readable: {error}") from error
 
@@ -84,8 +120,8 @@ class Campaign:
 
 
 def run(tmp_path, disk, rounds, rng, **settings):
-    """Gives the number of answered operations that were checked."""
-    answered = 0
+    """Gives the numbers of answered operations that were checked, and of messages filed meanwhile."""
+    answered = filed = 0
     for first in range(0, rounds, EPOCH_ROUNDS):
         campaign = Campaign(tmp_path / f"epoch-{first}", disk, rng, **settings)
         try:
@@ -95,16 +131,19 @@ def run(tmp_path, disk, rounds, rng, **settings):
         finally:
             campaign.rig.done()
         answered += campaign.ledger.answered
+        filed += campaign.filed
         shutil.rmtree(campaign.rig.directory)  # of a failed one it stays, to be looked at
-    return answered
+    return answered, filed
 
 
 @pytest.mark.parametrize("name", DISKS)
 def test_answered_operations_survive(tmp_path, name):
     print(f"LAPSE_KILL_SEED={SEED} LAPSE_KILL_ROUNDS={ROUNDS}")
     started = time.monotonic()
-    answered = run(tmp_path, DISKS[name], ROUNDS, random.Random(SEED))
-    print(f"{name}: {ROUNDS} kills, {answered} answered operations, {time.monotonic() - started:.0f} s")
+    answered, filed = run(tmp_path, DISKS[name], ROUNDS, random.Random(SEED))
+    print(f"{name}: {ROUNDS} kills, {answered} answered operations, {filed} messages filed in every fifth "
+          f"round, {time.monotonic() - started:.0f} s")
+    assert filed > 0 or ROUNDS < 20, "no round was killed while messages were filed"
     assert answered > ROUNDS * 10, "too little load to prove anything"
 
 

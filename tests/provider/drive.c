@@ -146,7 +146,11 @@ static enum mail_folder folder(const char *name)
 
 static enum provider_verb verb(const char *name)
 {
-	static const char *const verbs[] = { "create", "delete", "list", "get", "send" };
+	static const char *const verbs[] = {
+		[PROVIDER_CREATE] = "create", [PROVIDER_DELETE] = "delete",
+		[PROVIDER_LIST] = "list",     [PROVIDER_GET] = "get",
+		[PROVIDER_READ] = "read",     [PROVIDER_SEND] = "send",
+	};
 
 	for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
 		if (strcmp(name, verbs[i]) == 0)

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/deadletter.h"
 #include "unit.h"
@@ -16,17 +18,13 @@ struct bench {
 	int started, settled;
 };
 
-static void keep(void *ctx, struct cleanup *c)
-{
-	struct bench *b = ctx;
+static struct bench *bench; /* the running test's: kinds have no argument */
 
-	assert_true(b->started < RUNS_MAX);
-	b->runs[b->started++] = c;
-}
-
-static void keep_mail(struct engine *e, struct cleanup *c)
+static void keep(struct engine *e, struct cleanup *c)
 {
-	keep(e->cleaner.runner_ctx, c);
+	assert_ptr_equal(e, &bench->world->engine);
+	assert_true(bench->started < RUNS_MAX);
+	bench->runs[bench->started++] = c;
 }
 
 /* A room's row, kept in step: a table with the state of each target. */
@@ -53,10 +51,18 @@ static const struct cleanup_kind MAIL = {
 	.failed = EVENT_MESSAGE_READ, /* any two that are told apart */
 	.dead = EVENT_MESSAGE_SENT,
 	.retried_by_sweep = true,
-	.start = keep_mail,
+	.start = keep,
 	.settled = note_mail,
 };
-static const struct cleanup_kind *const KINDS[] = { &CLEANUP_FILE, &MAIL, NULL };
+/* Tried again after a pause, and by itself. */
+static const struct cleanup_kind FILES = {
+	.name = "files",
+	.running_max = 8,
+	.attempts_max = offsetof(struct settings, cleanup_max_attempts),
+	.dead = EVENT_DEAD_LETTER,
+	.start = keep,
+};
+static const struct cleanup_kind *const KINDS[] = { &FILES, &MAIL, &CLEANUP_FILE, NULL };
 
 static void attach(struct bench *b)
 {
@@ -65,8 +71,7 @@ static void attach(struct bench *b)
 	cleaner_done(&e->cleaner);
 	cleaner_init(&e->cleaner, KINDS);
 	assert_int_equal(cleaner_load(e), LAPSE_OK);
-	e->cleaner.runner = keep;
-	e->cleaner.runner_ctx = b;
+	bench = b;
 	side_run(b->world, "CREATE TABLE IF NOT EXISTS mail_states "
 			   "(target TEXT PRIMARY KEY, state INT, attempts INT, why TEXT)");
 }
@@ -132,13 +137,13 @@ static void done_once_and_gone(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, &CLEANUP_FILE, "blob-1");
+	add(b->world, &FILES, "blob-1");
 	assert_int_equal(rows(b, "state = 1 AND attempts = 0"), 1);
 	assert_int_equal(cleaner_next_us(&b->world->engine), 0);
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 1);
 	assert_string_equal(b->runs[0]->owner, "owner");
-	assert_ptr_equal(b->runs[0]->kind, &CLEANUP_FILE);
+	assert_ptr_equal(b->runs[0]->kind, &FILES);
 	assert_string_equal(b->runs[0]->target, "blob-1");
 	for (int i = 0; i < 10; i++)
 		advance_and_tick(b, 5000);
@@ -157,33 +162,67 @@ static void an_intent_of_a_rolled_back_transaction_is_none(void **state)
 
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(tx_begin(&tx, &b->world->engine), LAPSE_OK);
-	assert_int_equal(cleanup_add(&tx, "o", &CLEANUP_FILE, "x"), LAPSE_OK);
+	assert_int_equal(cleanup_add(&tx, "o", &FILES, "x"), LAPSE_OK);
 	tx_rollback(&tx);
 	assert_true(cleaner_next_us(&b->world->engine) > 0);
 	advance_and_tick(b, 3600000);
 	assert_int_equal(b->started, 0);
 }
 
-static void without_a_runner_intents_wait(void **state)
+static void put_off(void *ctx, struct offload *o)
+{
+	*(struct offload **)ctx = o;
+}
+
+/* A kind that blocks goes through the offloader, and the loop goes on meanwhile. */
+static void what_blocks_is_offloaded(void **state)
 {
 	struct bench *b = *state;
+	struct engine *e = &b->world->engine;
+	struct offload *job = NULL;
+	char path[512];
 
-	b->world->engine.cleaner.runner = NULL;
-	add(b->world, &CLEANUP_FILE, "x");
+	snprintf(path, sizeof(path), "%s/left", b->world->settings.data_dir);
+	fclose(fopen(path, "w"));
+	add(b->world, &CLEANUP_FILE, "left");
+	e->offloader = (struct offloader){ put_off, &job };
+	cleaner_tick(e);
+	assert_ptr_equal(job, &e->durable.job); /* first the intent is durable */
+	offload_work(job);
+	offload_end(job);
+	cleaner_tick(e);
+	assert_ptr_not_equal(job, &e->durable.job);
+	assert_int_equal(access(path, F_OK), 0);
+	offload_work(job);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(rows(b, "1"), 1); /* nothing is written off the loop */
+	offload_end(job);
+	cleaner_tick(e);
+	assert_int_equal(rows(b, "1"), 0);
+}
+
+/* Where there is no loop the same is done at once, and a failure has its reason. */
+static void without_a_loop_it_is_done_at_once(void **state)
+{
+	struct bench *b = *state;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/a-directory", b->world->settings.data_dir);
+	assert_int_equal(mkdir(path, 0700), 0);
+	add(b->world, &CLEANUP_FILE, "gone already");
+	add(b->world, &CLEANUP_FILE, "a-directory");
 	cleaner_tick(&b->world->engine);
-	assert_int_equal(b->started, 0);
-	assert_int_equal(rows(b, "state = 1 AND next_at <= created_at"), 1);
-	attach(b);
-	cleaner_tick(&b->world->engine);
-	assert_int_equal(b->started, 1);
+	assert_int_equal(rows(b, "1"), 1);
+	assert_int_equal(rows(b, "target = 'a-directory' AND attempts = 1 AND error <> ''"), 1);
+	rmdir(path);
 }
 
 static void the_same_target_twice_is_one(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, &CLEANUP_FILE, "x");
-	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &FILES, "x");
+	add(b->world, &FILES, "x");
 	add(b->world, &MAIL, "x");
 	assert_int_equal(rows(b, "1"), 2);
 	cleaner_tick(&b->world->engine);
@@ -194,7 +233,7 @@ static void a_failure_is_tried_again_after_a_pause(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &FILES, "x");
 	cleaner_tick(&b->world->engine);
 	settle_next(b, LAPSE_ETIMEOUT, "no answer");
 	assert_int_equal(rows(b, "state = 1 AND attempts = 1 AND error = 'no answer'"), 1);
@@ -215,7 +254,7 @@ static void a_failure_is_tried_again_after_a_pause(void **state)
 
 static void die(struct bench *b, const char *target)
 {
-	add(b->world, &CLEANUP_FILE, target);
+	add(b->world, &FILES, target);
 	for (int i = 0; i < 3; i++) {
 		advance_and_tick(b, 60000);
 		settle_next(b, LAPSE_EIO, "disk on fire");
@@ -235,7 +274,7 @@ static void three_failures_are_a_dead_letter(void **state)
 	char *CLEANUP(mem_freep) data = side_text(
 		b->world, "SELECT owner || data FROM events WHERE kind = 'cleanup.dead_letter'");
 	assert_non_null(strstr(data, "owner{\"id\":\""));
-	assert_non_null(strstr(data, "\"kind\":\"file\",\"target\":\"x\",\"attempts\":3,"
+	assert_non_null(strstr(data, "\"kind\":\"files\",\"target\":\"x\",\"attempts\":3,"
 				     "\"error\":\"disk on fire\"}"));
 	advance_and_tick(b, 86400000);
 	assert_int_equal(b->started, 3);
@@ -247,7 +286,7 @@ static void the_number_of_attempts_is_a_setting(void **state)
 	struct bench *b = *state;
 
 	b->world->settings.cleanup_max_attempts = 1;
-	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &FILES, "x");
 	cleaner_tick(&b->world->engine);
 	settle_next(b, LAPSE_EIO, "no");
 	assert_int_equal(rows(b, "state = -1 AND attempts = 1"), 1);
@@ -263,22 +302,48 @@ static void dead_letters_are_counted_after_a_restart(void **state)
 	attach(b);
 }
 
-/* The daemon dies between the take and the answer: the intent is there and is tried again. */
-static void a_crash_costs_a_pause(void **state)
+/* The process ends between the take and the answer: the next start tries at once, since nothing
+ * that ended can have a lease. */
+static void a_lease_ends_with_its_process(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &FILES, "x");
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 1);
 	forget_runs(b);
 	world_reopen(b->world);
 	attach(b);
-	advance_and_tick(b, 30000);
-	assert_int_equal(b->started, 1);
-	advance_and_tick(b, 30000);
+	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 2);
 	assert_string_equal(b->runs[1]->target, "x");
+	settle_next(b, LAPSE_OK, "");
+	assert_int_equal(rows(b, "1"), 0);
+}
+
+/* A start does not shorten what waits for another reason: a pause after a failure, a time in the
+ * future. */
+static void a_start_leaves_pauses_alone(void **state)
+{
+	struct bench *b = *state;
+	struct tx tx;
+
+	add(b->world, &FILES, "failed");
+	cleaner_tick(&b->world->engine);
+	settle_next(b, LAPSE_EIO, "no");
+	assert_int_equal(tx_begin(&tx, &b->world->engine), LAPSE_OK);
+	assert_int_equal(cleanup_add_at(&tx, "o", &FILES, "later", NOW + 5000), LAPSE_OK);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	world_reopen(b->world);
+	attach(b);
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 1);
+	advance_and_tick(b, 5000);
+	assert_int_equal(b->started, 2);
+	assert_string_equal(b->runs[1]->target, "later");
+	settle_next(b, LAPSE_OK, "");
+	advance_and_tick(b, 5000);
+	assert_int_equal(b->started, 3);
 	settle_next(b, LAPSE_OK, "");
 	assert_int_equal(rows(b, "1"), 0);
 }
@@ -287,7 +352,7 @@ static void a_settlement_that_cannot_be_written_is_repeated(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &FILES, "x");
 	cleaner_tick(&b->world->engine);
 	store_fails(b->world);
 	settle_next(b, LAPSE_OK, "");
@@ -306,7 +371,7 @@ static void a_take_that_cannot_be_written_starts_nothing(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &FILES, "x");
 	store_fails(b->world);
 	cleaner_tick(&b->world->engine);
 	store_is_back(b->world);
@@ -324,7 +389,7 @@ static void so_many_at_once(void **state)
 	for (int i = 0; i < 20; i++) {
 		char target[16];
 		snprintf(target, sizeof(target), "%d", i);
-		add(b->world, &CLEANUP_FILE, target);
+		add(b->world, &FILES, target);
 	}
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 8);
@@ -356,7 +421,7 @@ static void a_free_place_is_used_at_once(void **state)
 	for (int i = 0; i < 9; i++) {
 		char target[16];
 		snprintf(target, sizeof(target), "%d", i);
-		add(b->world, &CLEANUP_FILE, target);
+		add(b->world, &FILES, target);
 	}
 	cleaner_tick(&b->world->engine);
 	settle_next(b, LAPSE_OK, "");
@@ -370,12 +435,12 @@ static void a_clock_that_went_back_is_no_conflict(void **state)
 {
 	struct bench *b = *state;
 
-	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &FILES, "x");
 	world_close(b->world);
 	b->world->time.wall -= 3600000;
 	world_open(b->world);
 	fake_clock_advance(&b->world->time, 3600000); /* the same millisecond comes a second time */
-	add(b->world, &CLEANUP_FILE, "y");
+	add(b->world, &FILES, "y");
 	assert_int_equal(rows(b, "1"), 2);
 }
 
@@ -417,10 +482,10 @@ static void kinds_have_places_of_their_own(void **state)
 	}
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 2);
-	add(b->world, &CLEANUP_FILE, "x");
+	add(b->world, &FILES, "x");
 	cleaner_tick(&b->world->engine);
 	assert_int_equal(b->started, 3);
-	assert_ptr_equal(b->runs[2]->kind, &CLEANUP_FILE);
+	assert_ptr_equal(b->runs[2]->kind, &FILES);
 }
 
 static void the_room_hears_of_every_outcome(void **state)
@@ -525,28 +590,43 @@ static void outcomes_are_written_together(void **state)
 
 /* Nothing outside is touched before the intent would survive a power loss: it waits for a sync that
  * is under way, and syncs itself when there is none. */
+/* A server that is down is one line, and it names every account. */
+static void failures_together_name_every_target(void **state)
+{
+	struct bench *b = *state;
+
+	add(b->world, &FILES, "x");
+	add(b->world, &FILES, "y");
+	add(b->world, &FILES, "z");
+	cleaner_tick(&b->world->engine);
+	assert_int_equal(b->started, 3);
+	cleanup_settle(&b->world->engine, b->runs[0], LAPSE_EIO, "no");
+	cleanup_settle(&b->world->engine, b->runs[1], LAPSE_EIO, "neither");
+	cleanup_settle(&b->world->engine, b->runs[2], LAPSE_OK, "");
+	b->settled = 3;
+	cleaner_tick(&b->world->engine);
+	char *CLEANUP(mem_freep) log = world_log(b->world);
+	assert_non_null(strstr(log, "\"count\":2,\"targets\":[\"x\",\"y\"]"));
+	assert_null(strstr(log, "\"z\""));
+}
+
 static void the_intent_is_durable_before_the_call(void **state)
 {
 	struct bench *b = *state;
 	struct engine *e = &b->world->engine;
 
 	add(b->world, &MAIL, "m");
-	e->syncing = true; /* of a turn that began before */
+	e->store->syncing = true; /* of a turn that began before */
 	cleaner_tick(e);
 	assert_int_equal(rows(b, "next_at > created_at"), 1); /* taken */
 	assert_int_equal(b->started, 0);
 	assert_true(cleaner_next_us(e) > 0); /* and nobody spins meanwhile */
-	e->syncing = false;
-	assert_true(e->durable < e->commits);
+	e->store->syncing = false;
+	assert_false(store_is_durable(e->store, store_mark(e->store)));
 	assert_int_equal(cleaner_next_us(e), 0);
 	cleaner_tick(e);
 	assert_int_equal(b->started, 1);
-	assert_int_equal(e->durable, e->commits);
-}
-
-static void put_off(void *ctx, struct offload *o)
-{
-	*(struct offload **)ctx = o;
+	assert_true(store_is_durable(e->store, store_mark(e->store)));
 }
 
 /* Its own sync is a worker's: the loop goes on, and the call begins when it is over. */
@@ -560,13 +640,13 @@ static void its_own_sync_is_not_the_loops(void **state)
 	add(b->world, &MAIL, "m");
 	cleaner_tick(e);
 	assert_non_null(job);
-	assert_true(e->durable < e->commits);
+	assert_false(store_is_durable(e->store, store_mark(e->store)));
 	assert_int_equal(b->started, 0);
 	assert_true(cleaner_next_us(e) > 0); /* and nobody spins meanwhile */
-	job->work(job);
+	offload_work(job);
 	add(b->world, &MAIL, "later"); /* with a sync that began later and ends first */
-	job->done(job);
-	assert_int_equal(e->durable, e->commits);
+	offload_end(job);
+	assert_true(store_is_durable(e->store, store_mark(e->store)));
 	e->offloader = (struct offloader){ 0 };
 	cleaner_tick(e);
 	assert_int_equal(b->started, 2);
@@ -656,13 +736,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		BENCH_TEST(done_once_and_gone),
 		BENCH_TEST(an_intent_of_a_rolled_back_transaction_is_none),
-		BENCH_TEST(without_a_runner_intents_wait),
+		BENCH_TEST(what_blocks_is_offloaded),
+		BENCH_TEST(without_a_loop_it_is_done_at_once),
 		BENCH_TEST(the_same_target_twice_is_one),
 		BENCH_TEST(a_failure_is_tried_again_after_a_pause),
 		BENCH_TEST(three_failures_are_a_dead_letter),
 		BENCH_TEST(the_number_of_attempts_is_a_setting),
 		BENCH_TEST(dead_letters_are_counted_after_a_restart),
-		BENCH_TEST(a_crash_costs_a_pause),
+		BENCH_TEST(a_lease_ends_with_its_process),
+		BENCH_TEST(a_start_leaves_pauses_alone),
 		BENCH_TEST(a_settlement_that_cannot_be_written_is_repeated),
 		BENCH_TEST(a_take_that_cannot_be_written_starts_nothing),
 		BENCH_TEST(so_many_at_once),
@@ -675,6 +757,7 @@ int main(void)
 		BENCH_TEST(one_whose_outcome_is_not_written_runs_once),
 		BENCH_TEST(a_long_reason_stays_text),
 		BENCH_TEST(outcomes_are_written_together),
+		BENCH_TEST(failures_together_name_every_target),
 		BENCH_TEST(the_intent_is_durable_before_the_call),
 		BENCH_TEST(its_own_sync_is_not_the_loops),
 		BENCH_TEST(a_dead_letter_is_retried_with_all_its_attempts),

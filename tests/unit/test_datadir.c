@@ -72,7 +72,8 @@ static void a_second_engine_is_refused(void **state)
 					.log = &w->log,
 					.bounds = ROOM_BOUNDS,
 					.schedulers = ROOM_SCHEDULERS,
-					.cleanups = ROOM_CLEANUPS };
+					.cleanups = ROOM_CLEANUPS,
+					.rooms = ROOMS };
 	struct problem p = { 0 };
 	struct engine second;
 
@@ -103,7 +104,7 @@ static struct backup make_backup(struct world *w)
 	struct problem p = { 0 };
 	struct backup b;
 
-	if (backup_make(w->dir, &w->time.clock, &b, &p) < 0)
+	if (store_backup(w->engine.store, &w->time.clock, &b, &p) < 0)
 		fail_msg("%s", p.message);
 	return b;
 }

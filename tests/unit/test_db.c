@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "store/sqlite/db.h"
 #include "unit.h"
 
 struct desk {
@@ -370,6 +371,73 @@ static void counts_changes(void **state)
 	assert_int_equal(db_changes_total(d->db), before + 5 + 15);
 }
 
+/* A posted write comes to what is expected of it, or to the error the caller has named. */
+static void a_post_is_held_to_its_expectation(void **state)
+{
+	static const struct db_stmt update = { "UPDATE t SET n = n + 1 WHERE id <= $1" };
+	const struct {
+		int64_t ids;
+		struct db_expect expect;
+		int result;
+	} cases[] = {
+		{ 0, DB_ANY, LAPSE_OK },
+		{ 1, DB_ANY, LAPSE_OK },
+		{ 3, DB_ANY, LAPSE_OK },
+		{ 0, DB_ONE, LAPSE_EINTERNAL },
+		{ 1, DB_ONE, LAPSE_OK },
+		{ 2, DB_ONE, LAPSE_EINTERNAL },
+		{ 0, DB_ONE_OR(LAPSE_ELIMIT), LAPSE_ELIMIT },
+		{ 1, DB_ONE_OR(LAPSE_ELIMIT), LAPSE_OK },
+		{ 2, DB_ONE_OR(LAPSE_ELIMIT), LAPSE_ELIMIT },
+		{ 2, DB_ROWS_OR(3, LAPSE_ERETRY), LAPSE_ERETRY },
+		{ 3, DB_ROWS_OR(3, LAPSE_ERETRY), LAPSE_OK },
+		{ 0, DB_ROWS_OR(0, LAPSE_ECONFLICT), LAPSE_OK },
+		{ 1, DB_ROWS_OR(0, LAPSE_ECONFLICT), LAPSE_ECONFLICT },
+	};
+	struct desk *d = *state;
+
+	for (int i = 1; i <= 3; i++)
+		insert(d->db, i, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct db_query CLEANUP(db_finish) q = db_query(d->db, &update);
+		db_bind_int(&q, 1, cases[i].ids);
+		assert_int_equal(db_post(&q, cases[i].expect), cases[i].result);
+	}
+}
+
+static int post_insert(struct db *db, int64_t id, const char *name, struct db_expect expect)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(db, &INSERT);
+
+	db_bind_int(&q, 1, id);
+	db_bind_text(&q, 2, name);
+	db_bind_int(&q, 3, 0);
+	return db_post(&q, expect);
+}
+
+/* An error of the database is that error, whatever was expected; the statement stays usable. */
+static void a_post_passes_errors_on(void **state)
+{
+	static const struct db_stmt bad = { "UPDATE nothing SET n = 1" };
+	const struct db_expect expects[] = { DB_ANY, DB_ONE, DB_ONE_OR(LAPSE_ELIMIT) };
+	struct desk *d = *state;
+	struct db *other = open_db(d, false);
+	lapse_ms now;
+
+	assert_int_equal(post_insert(d->db, 1, "a", DB_ONE), LAPSE_OK);
+	for (size_t i = 0; i < ARRAY_LEN(expects); i++) {
+		assert_int_equal(post_insert(d->db, 1, "b", expects[i]), LAPSE_ECONFLICT);
+		struct db_query CLEANUP(db_finish) q = db_query(d->db, &bad);
+		assert_int_equal(db_post(&q, expects[i]), LAPSE_EINTERNAL);
+	}
+	assert_int_equal(db_begin(other, &now), LAPSE_OK);
+	assert_int_equal(post_insert(d->db, 2, "b", DB_ANY), LAPSE_ERETRY);
+	db_rollback(other);
+	db_close(other);
+	assert_int_equal(post_insert(d->db, 2, "b", DB_ANY), LAPSE_OK);
+	assert_int_equal(count(d->db), 2);
+}
+
 static void copies_itself(void **state)
 {
 	struct desk *d = *state;
@@ -379,14 +447,14 @@ static void copies_itself(void **state)
 	insert(d->db, 1, "a");
 	insert(d->db, 2, "b");
 	path_join(copy.path, d->dir, "copy.db");
-	assert_int_equal(db_copy_to(d->db, copy.path), LAPSE_OK);
+	assert_int_equal(sqlite_copy_to(d->db, copy.path), LAPSE_OK);
 	insert(d->db, 3, "later");
 	copy.db = open_db(&copy, false);
 	assert_int_equal(count(copy.db), 2);
-	assert_int_equal(db_check(copy.db, fault, sizeof(fault)), LAPSE_OK);
+	assert_int_equal(sqlite_check(copy.db, fault, sizeof(fault)), LAPSE_OK);
 	assert_string_equal(fault, "");
 	db_close(copy.db);
-	assert_true(db_copy_to(d->db, copy.path) < 0); /* never over a file that is there */
+	assert_true(sqlite_copy_to(d->db, copy.path) < 0); /* never over a file that is there */
 	copy.db = open_db(&copy, false);
 	assert_int_equal(count(copy.db), 2);
 	db_close(copy.db);
@@ -410,13 +478,13 @@ static void notices_damage(void **state)
 
 	for (int i = 1; i <= 2000; i++)
 		insert(d->db, i, NULL);
-	assert_int_equal(db_check(d->db, fault, sizeof(fault)), LAPSE_OK);
+	assert_int_equal(sqlite_check(d->db, fault, sizeof(fault)), LAPSE_OK);
 	assert_string_equal(fault, "");
 	assert_int_equal(db_script(d->db, "PRAGMA wal_checkpoint(RESTART)"), LAPSE_OK);
 	db_close(d->db);
 	overwrite(d->path, 4096 * 3, 4096 * 3 + 2000);
 	d->db = open_db(d, false);
-	int r = db_check(d->db, fault, sizeof(fault));
+	int r = sqlite_check(d->db, fault, sizeof(fault));
 	assert_true(r == LAPSE_ECORRUPT || (r == LAPSE_OK && fault[0]));
 }
 
@@ -432,7 +500,7 @@ static void reports_its_log(void **state)
 	struct desk *d = *state;
 
 	wal_seen = 0;
-	db_on_wal(d->db, note_wal, &wal_seen);
+	sqlite_on_wal(d->db, note_wal, &wal_seen);
 	insert(d->db, 1, "a");
 	int64_t first = wal_seen;
 	assert_true(first > 0 && first % 4096 == 0);
@@ -478,6 +546,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_transaction_is_all_or_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_step_is_undone_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(counts_changes, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_post_is_held_to_its_expectation, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_post_passes_errors_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(copies_itself, setup, teardown),
 		cmocka_unit_test_setup_teardown(notices_damage, setup, teardown),
 		cmocka_unit_test_setup_teardown(reports_its_log, setup, teardown),

@@ -54,13 +54,15 @@ static int random_step(struct tx *tx, const char *owner, const char *agent, int6
 			  .until = dice(2) ? LAPSE_NEVER : tx->now + dice(DAY) };
 	struct problem p = { 0 };
 	int64_t n;
+	bool more;
 
 	id_format(some_id, key);
 	switch (dice(7)) {
 	case 0:
-		return message_mark_before(tx, owner, agent, tx->now - dice(DAY), dice(4) + 1, &n);
+		return message_mark_before(tx, owner, agent, tx->now - dice(DAY), dice(4) + 1, &n,
+					   &more);
 	case 1:
-		return message_claim(tx, owner, agent, id_random(), tx->now + 1000, 3,
+		return message_claim(tx, owner, agent, id_random(), tx->now + 1000, 3, 1000,
 				     ignore_message, NULL, &n);
 	case 2:
 		return hold_place(tx, &h, &p);
@@ -114,7 +116,7 @@ static void counters_stay_true(void **state)
 		}
 		world_check_counters(w);
 	}
-	assert_true(w->engine.states[0].pruned > 0 ||
+	assert_true(w->engine.matrix.bounds[0]->pruned > 0 ||
 		    side_int(w, "SELECT sum(pruned) FROM sweeps") > 0);
 }
 
@@ -130,10 +132,10 @@ static void it_finds_what_it_left(void **state)
 	world_close(w);
 	w->time.wall -= DAY; /* the clock went back while it was down */
 	world_open(w);
-	assert_int_equal(w->engine.states[0].live, 5);
+	assert_int_equal(w->engine.matrix.bounds[0]->live, 5);
 	assert_true(w->engine.ids.last >= side_int(w, "SELECT max(id) FROM messages"));
 	assert_true(send_message(w, "o", "a") > last);
-	assert_int_equal(w->engine.states[0].pruned, 0);
+	assert_int_equal(w->engine.matrix.bounds[0]->pruned, 0);
 }
 
 static void a_failed_open_leaves_nothing_locked(void **state)
@@ -144,7 +146,8 @@ static void a_failed_open_leaves_nothing_locked(void **state)
 					.log = &w->log,
 					.bounds = ROOM_BOUNDS,
 					.schedulers = ROOM_SCHEDULERS,
-					.cleanups = ROOM_CLEANUPS };
+					.cleanups = ROOM_CLEANUPS,
+					.rooms = ROOMS };
 	char path[TEMP_PATH_MAX];
 	struct problem p = { 0 };
 	struct engine second;
@@ -166,62 +169,85 @@ static void a_failed_open_leaves_nothing_locked(void **state)
 static void the_matrix_shows_what_there_is(void **state)
 {
 	struct world *w = *state;
-	struct due_count due[BOUNDS_MAX];
+	struct arena CLEANUP(arena_done) arena;
 	struct buf CLEANUP(buf_done) json = { 0 };
 
+	arena_init(&arena);
 	send_read_message(w, "o", "a");
 	send_read_message(w, "o", "a");
 	send_message(w, "o", "a");
 	fake_clock_advance(&w->time, DAY + 500);
-	assert_int_equal(engine_count_due(&w->engine, w->time.wall, due), LAPSE_OK);
-	assert_int_equal(due[0].rows, 2);
-	assert_int_equal(due[0].oldest, NOW);
-	matrix_write_json(&w->engine, due, w->time.wall, &json);
+	struct due_counts *due = matrix_count_begin(&w->engine, &arena, NULL, w->time.wall);
+	assert_int_equal(engine_count_due(&w->engine, due), LAPSE_OK);
+	assert_int_equal(due->rows[0].rows, 2);
+	assert_int_equal(due->rows[0].oldest, NOW);
+	matrix_write_json(&w->engine, due, &json);
+	matrix_count_end(&w->engine);
 	json_t *CLEANUP(json_freep) j = json_loads(buf_text(&json), 0, NULL);
 	const json_t *rows = json_object_get(j, "data"), *row = json_array_get(rows, 0);
-	assert_int_equal(json_array_size(rows), w->engine.bounds_count);
+	assert_int_equal(json_array_size(rows), w->engine.matrix.count);
 	assert_string_equal(json_string_value(json_object_get(row, "table")), "messages");
 	assert_int_equal(json_integer_value(json_object_get(row, "window_ms")), DAY);
 	assert_int_equal(json_integer_value(json_object_get(row, "live_rows")), 3);
 	assert_int_equal(json_integer_value(json_object_get(row, "due_rows")), 2);
 	assert_int_equal(json_integer_value(json_object_get(row, "oldest_due_age_ms")), 500);
-	assert_true(json_is_null(json_object_get(row, "last_sweep")));
+	assert_true(json_is_null(json_object_get(row, "last_sweep_at")));
 	assert_int_equal(json_array_size(json_object_get(row, "paths")), 2);
 }
 
 static void metrics_exist_from_the_start(void **state)
 {
 	struct world *w = *state;
-	struct due_count due[BOUNDS_MAX];
+	struct arena CLEANUP(arena_done) arena;
 	struct buf CLEANUP(buf_done) text = { 0 };
 	char line[160];
 
-	assert_int_equal(engine_count_due(&w->engine, w->time.wall, due), LAPSE_OK);
-	matrix_write_metrics(&w->engine, due, w->time.wall, &text);
+	arena_init(&arena);
+	struct due_counts *due = matrix_count_begin(&w->engine, &arena, NULL, w->time.wall);
+	assert_int_equal(engine_count_due(&w->engine, due), LAPSE_OK);
+	matrix_write_metrics(&w->engine, due, &text);
+	matrix_count_end(&w->engine);
 	engine_write_metrics(&w->engine, &text);
-	for (size_t i = 0; i < w->engine.bounds_count; i++) {
-		const struct bound *b = w->engine.bounds[i];
+	for (size_t i = 0; i < w->engine.matrix.count; i++) {
+		const struct bound_spec *b = w->engine.matrix.bounds[i]->spec;
 		snprintf(line, sizeof(line),
 			 "lifecycle_prune_rows_total{scheduler=\"%s\",table=\"%s\"} 0\n",
-			 b->scheduler, b->table);
+			 b->scheduler, b->name);
 		assert_non_null(strstr(buf_text(&text), line));
 	}
 	assert_non_null(strstr(buf_text(&text),
 			       "lifecycle_tick_errors_total{scheduler=\"housekeeping\"} 0\n"));
 }
 
+/* Bounds and schedulers name their events as text; a typing mistake would go unnoticed. */
+static bool is_event(const char *name)
+{
+	static const char *const names[] = {
+#define X(name, text) text,
+		EVENTS(X)
+#undef X
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (strcmp(names[i], name) == 0)
+			return true;
+	return false;
+}
+
 static void every_bound_has_its_scheduler(void **state)
 {
 	struct world *w = *state;
 
-	for (size_t i = 0; i < w->engine.bounds_count; i++) {
-		const struct bound *b = w->engine.bounds[i];
+	for (size_t i = 0; i < w->engine.matrix.count; i++) {
+		const struct bound_spec *b = w->engine.matrix.bounds[i]->spec;
 		assert_non_null(schedule_find(&w->engine, b->scheduler));
-		assert_int_equal(matrix_find(&w->engine, b->table), i);
+		assert_ptr_equal(matrix_find(&w->engine, b->name), w->engine.matrix.bounds[i]);
 		assert_true(b->due_when && b->safety_rule && b->action && b->bounded_by);
-		assert_true(b->event == EVENT_NONE || b->reason);
+		assert_true(!b->event || (b->reason && is_event(b->event)));
 	}
-	assert_int_equal(matrix_find(&w->engine, "nothing"), -1);
+	for (size_t i = 0; i < w->engine.schedulers_count; i++)
+		assert_true(is_event(w->engine.schedulers[i].def->failed));
+	assert_null(matrix_find(&w->engine, "nothing"));
 }
 
 /* Messages: what is past its lifetime is not served, swept or not. */
@@ -240,11 +266,12 @@ static void note_message(void *arg, const struct message *m)
 
 static struct seen list(struct world *w, bool unread_only, int64_t before, int64_t limit)
 {
+	struct message_page page = { before, limit, 1 << 20 };
 	struct seen s = { 0 };
 	struct tx tx;
 
 	assert_int_equal(tx_begin_read(&tx, &w->engine), LAPSE_OK);
-	assert_int_equal(message_list(&tx, "o", "a", unread_only, before, limit, note_message, &s),
+	assert_int_equal(message_list(&tx, "o", "a", unread_only, &page, note_message, &s),
 			 LAPSE_OK);
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);
 	return s;
@@ -336,8 +363,9 @@ static int64_t claim(struct world *w, int64_t id, lapse_ms until, int64_t limit,
 
 	*s = (struct seen){ 0 };
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
-	assert_int_equal(message_claim(&tx, "o", "a", id, until, limit, note_message, s, &n),
-			 LAPSE_OK);
+	assert_int_equal(
+		message_claim(&tx, "o", "a", id, until, limit, 1 << 20, note_message, s, &n),
+		LAPSE_OK);
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);
 	assert_int_equal(n, s->n);
 	return n;

@@ -265,6 +265,57 @@ static void trusted_time_survives_a_restart(void **state)
 	tx_rollback(&tx);
 }
 
+/* With an engine */
+
+static void put_off(void *ctx, struct offload *o)
+{
+	*(struct offload **)ctx = o;
+}
+
+/* The mark is committed on the loop and synced on a worker; nobody spins meanwhile. */
+static void the_loop_does_not_wait_for_the_disk(void **state)
+{
+	struct world *w = *state;
+	struct engine *e = &w->engine;
+	struct offload *job = NULL;
+
+	tick_until_idle(w);
+	e->offloader = (struct offloader){ put_off, &job };
+	fake_clock_advance(&w->time, MINUTE + SECOND);
+	guard_tick(e);
+	assert_non_null(job);
+	assert_int_equal(side_int(w, "SELECT value FROM meta WHERE key = 'clock_high_water'"),
+			 w->time.wall);
+	assert_false(store_is_durable(e->store, e->guard.stored));
+	assert_true(guard_next_us(e) > 0);
+	struct offload *first = job;
+	guard_tick(e);
+	assert_ptr_equal(job, first); /* one at a time */
+	offload_work(job);
+	offload_end(job);
+	assert_true(store_is_durable(e->store, e->guard.stored));
+	assert_true(guard_next_us(e) > 0);
+}
+
+/* A leap is told once, in an event, and again only when there is another. */
+static void a_leap_is_written_down_once(void **state)
+{
+	struct world *w = *state;
+
+	tick_until_idle(w);
+	w->time.wall += DAY;
+	for (int i = 0; i < 5; i++) {
+		tick_until_idle(w);
+		fake_clock_advance(&w->time, SECOND);
+	}
+	assert_int_equal(side_int(w, "SELECT count(*) FROM events WHERE kind = 'clock.jumped'"), 1);
+	assert_true(guard_accept(&w->engine.guard));
+	assert_int_equal(guard_next_us(&w->engine), 0);
+	tick_until_idle(w);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM events WHERE kind = 'clock.accepted'"),
+			 1);
+}
+
 #define DESK_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 #define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
 
@@ -284,6 +335,8 @@ int main(void)
 		WORLD_TEST(a_leap_removes_nothing),
 		WORLD_TEST(downtime_is_no_leap),
 		WORLD_TEST(trusted_time_survives_a_restart),
+		WORLD_TEST(the_loop_does_not_wait_for_the_disk),
+		WORLD_TEST(a_leap_is_written_down_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

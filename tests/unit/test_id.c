@@ -20,6 +20,9 @@ static void ids_grow(void **state)
 	}
 }
 
+/* The next id of a replica, when its millisecond has one. */
+#define STEP 256
+
 static void ids_grow_when_the_clock_goes_back(void **state)
 {
 	struct idgen g = { 0 };
@@ -27,19 +30,54 @@ static void ids_grow_when_the_clock_goes_back(void **state)
 
 	(void)state;
 	for (int i = 1; i < 1000; i++)
-		assert_int_equal(id_next(&g, NOW - 3600000 - i), before + i);
-	assert_int_equal(id_next(&g, 0), before + 1000);
-	assert_int_equal(id_next(&g, -5), before + 1001);
+		assert_int_equal(id_next(&g, NOW - 3600000 - i), before + STEP * i);
+	assert_int_equal(id_next(&g, 0), before + STEP * 1000);
+	assert_int_equal(id_next(&g, -5), before + STEP * 1001);
 	assert_int_equal(id_next(&g, NOW + 1), id_floor(NOW + 1));
 }
 
+/* Those of a store that counted in steps of one, too. */
 static void ids_grow_past_those_of_the_store(void **state)
 {
 	struct idgen g = { .last = id_floor(NOW + 500) + 7 };
 
 	(void)state;
-	assert_int_equal(id_next(&g, NOW), id_floor(NOW + 500) + 8);
-	assert_int_equal(g.last, id_floor(NOW + 500) + 8);
+	assert_int_equal(id_next(&g, NOW), id_floor(NOW + 500) + STEP);
+	assert_int_equal(g.last, id_floor(NOW + 500) + STEP);
+	g = (struct idgen){ .last = id_floor(NOW + 1) - 1, .replica = 3 };
+	assert_int_equal(id_next(&g, NOW), id_floor(NOW + 1) + 3);
+}
+
+static void a_full_millisecond_borrows_from_the_next(void **state)
+{
+	struct idgen g = { .replica = 255 };
+	int64_t last = 0;
+
+	(void)state;
+	for (int i = 0; i < 3 * 8192; i++) {
+		int64_t id = id_next(&g, NOW);
+		assert_true(id > last);
+		assert_int_equal(id_time(id), NOW + i / 8192);
+		assert_int_equal(id_replica(id), 255);
+		last = id;
+	}
+	assert_int_equal(last, id_floor(NOW + 3) - 1);
+	assert_int_equal(id_next(&g, NOW + 1), id_floor(NOW + 3) + 255); /* its debt comes first */
+	assert_int_equal(id_next(&g, NOW + 4), id_floor(NOW + 4) + 255);
+}
+
+static void replicas_never_make_the_same_id(void **state)
+{
+	struct idgen a = { .replica = 0 }, b = { .replica = 1 };
+
+	(void)state;
+	for (int i = 0; i < 20000; i++) {
+		int64_t x = id_next(&a, NOW + i / 5000), y = id_next(&b, NOW + i / 5000);
+		assert_true(x != y);
+		assert_int_equal(id_replica(x), 0);
+		assert_int_equal(id_replica(y), 1);
+		assert_int_equal(x >> 8, y >> 8);
+	}
 }
 
 static void the_id_of_a_moment_is_a_bound(void **state)
@@ -239,6 +277,8 @@ int main(void)
 		cmocka_unit_test(ids_grow),
 		cmocka_unit_test(ids_grow_when_the_clock_goes_back),
 		cmocka_unit_test(ids_grow_past_those_of_the_store),
+		cmocka_unit_test(a_full_millisecond_borrows_from_the_next),
+		cmocka_unit_test(replicas_never_make_the_same_id),
 		cmocka_unit_test(the_id_of_a_moment_is_a_bound),
 		cmocka_unit_test(ids_are_sixteen_digits),
 		cmocka_unit_test(rejects_what_is_no_id),

@@ -2,7 +2,7 @@
 /* Idempotency keys: the first answer again, inside the window, to the same request only. */
 #include <string.h>
 
-#include "engine/idempotency.h"
+#include "api/idempotency.h"
 #include "unit.h"
 
 #define DAY INT64_C(86400000)

@@ -2,6 +2,7 @@
 /* JSON out: commas and escapes. JSON in: what is parsed, and every way a field can be wrong. */
 #include <string.h>
 
+#include "api/field.h"
 #include "base/json.h"
 #include "unit.h"
 
@@ -213,7 +214,7 @@ static void decodes_each_kind(void **state)
 	struct problem p = { 0 };
 
 	(void)state;
-	assert_int_equal(json_decode(j, FIELDS, &s, &p), LAPSE_OK);
+	assert_int_equal(fields_decode(j, FIELDS, &s, &p), LAPSE_OK);
 	assert_string_equal(s.text, "a\nb");
 	assert_string_equal(s.label, "");
 	assert_string_equal(s.id, "agent");
@@ -232,7 +233,7 @@ static void leaves_the_rest_alone(void **state)
 	struct problem p = { 0 };
 
 	(void)state;
-	assert_int_equal(json_decode(j, FIELDS, &s, &p), LAPSE_OK);
+	assert_int_equal(fields_decode(j, FIELDS, &s, &p), LAPSE_OK);
 	assert_int_equal(s.number, 7);
 	assert_false(s.flag);
 	assert_int_equal(s.time, LAPSE_NEVER);
@@ -291,7 +292,7 @@ static void rejects_wrong_fields(void **state)
 		json_t *CLEANUP(json_freep) j = parse(cases[i].json);
 		struct sample s = { 0 };
 		struct problem p = { 0 };
-		if (json_decode(j, FIELDS, &s, &p) != LAPSE_EINVAL)
+		if (fields_decode(j, FIELDS, &s, &p) != LAPSE_EINVAL)
 			fail_msg("%s was taken", cases[i].json);
 		if (strcmp(p.field, cases[i].field) != 0 || !strstr(p.message, cases[i].message))
 			fail_msg("%s: %s: %s", cases[i].json, p.field, p.message);
@@ -316,7 +317,7 @@ static void takes_the_ends_of_ranges(void **state)
 		json_t *CLEANUP(json_freep) j = parse(cases[i]);
 		struct sample s = { 0 };
 		struct problem p = { 0 };
-		if (json_decode(j, FIELDS, &s, &p) != LAPSE_OK)
+		if (fields_decode(j, FIELDS, &s, &p) != LAPSE_OK)
 			fail_msg("%s: %s", cases[i], p.message);
 	}
 }
@@ -331,9 +332,9 @@ static void takes_an_empty_body(void **state)
 	struct problem p = { 0 };
 
 	(void)state;
-	assert_int_equal(json_decode(NULL, optional, &s, &p), LAPSE_OK);
+	assert_int_equal(fields_decode(NULL, optional, &s, &p), LAPSE_OK);
 	assert_int_equal(s.number, 4);
-	assert_int_equal(json_decode(NULL, FIELDS, &s, &p), LAPSE_EINVAL);
+	assert_int_equal(fields_decode(NULL, FIELDS, &s, &p), LAPSE_EINVAL);
 	assert_string_equal(p.field, "id");
 }
 

@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/call.h"
 #include "engine/deadletter.h"
-#include "engine/follow.h"
 #include "mailbox/mailbox.h"
 #include "provider/local.h"
 #include "unit.h"
@@ -43,7 +41,7 @@ static int setup(void **state)
 	world_setup(&w);
 	r->world = w;
 	r->outside.provider = (struct provider){ .name = "stalwart", .start = start };
-	r->world->engine.provider = &r->outside.provider;
+	mailboxes_of(&r->world->engine)->provider = &r->outside.provider;
 	*state = r;
 	return 0;
 }
@@ -51,7 +49,7 @@ static int setup(void **state)
 static int setup_local(void **state)
 {
 	setup(state);
-	((struct rig *)*state)->world->engine.provider = NULL;
+	mailboxes_of(&((struct rig *)*state)->world->engine)->provider = NULL;
 	return 0;
 }
 
@@ -79,11 +77,11 @@ static int teardown(void **state)
 
 static void reopen(struct rig *r)
 {
-	bool outside = r->world->engine.provider != NULL;
+	bool outside = mailboxes_of(&r->world->engine)->provider != NULL;
 
 	lose_ops(r);
 	world_reopen(r->world);
-	r->world->engine.provider = outside ? &r->outside.provider : NULL;
+	mailboxes_of(&r->world->engine)->provider = outside ? &r->outside.provider : NULL;
 }
 
 static void answer(struct rig *r, int err)
@@ -188,10 +186,10 @@ static void a_look_expires_it(void **state)
 	int64_t id = create(r, "alice", TTL, &arena).id;
 	assert_int_equal(look(r, id, MAILBOX_INFO, false, &m), LAPSE_OK);
 	pass_deadline(r);
-	assert_int_equal(look(r, id, MAILBOX_INFO, false, &m), CALL_NEEDS_WRITE);
-	assert_int_equal(look(r, id, MAILBOX_OPERATE, false, &m), CALL_NEEDS_WRITE);
+	assert_int_equal(look(r, id, MAILBOX_INFO, false, &m), TX_NEEDS_WRITE);
+	assert_int_equal(look(r, id, MAILBOX_OPERATE, false, &m), TX_NEEDS_WRITE);
 	assert_string_equal(row(r, id), "active 0 0");
-	assert_int_equal(look(r, id, MAILBOX_OPERATE, true, &m), CALL_AGAIN);
+	assert_int_equal(look(r, id, MAILBOX_OPERATE, true, &m), TX_AGAIN);
 	assert_string_equal(row(r, id), "expired 1 0");
 	assert_int_equal(look(r, id, MAILBOX_OPERATE, true, &m), LAPSE_EEXPIRED);
 	assert_int_equal(look(r, id, MAILBOX_OPERATE, false, &m), LAPSE_EEXPIRED);
@@ -199,6 +197,24 @@ static void a_look_expires_it(void **state)
 	assert_int_equal(m.status, MAILBOX_EXPIRED);
 	assert_int_equal(cleanups(r), 1); /* one, however often it is looked at */
 	world_check_counters(r->world);
+	arena_done(&arena);
+}
+
+/* Even for a caller that did not look first: the statement itself knows the deadline. */
+static void a_renewal_after_the_deadline_changes_nothing(void **state)
+{
+	struct rig *r = *state;
+	struct arena arena;
+	struct tx tx;
+
+	arena_init(&arena);
+	struct mailbox m = create(r, "alice", TTL, &arena);
+	const lapse_ms until = m.expires_at;
+	pass_deadline(r);
+	assert_int_equal(tx_begin(&tx, &r->world->engine), LAPSE_OK);
+	assert_int_equal(mailbox_renew(&tx, &m, TTL), LAPSE_EEXPIRED);
+	tx_rollback(&tx);
+	assert_int_equal(side_int(r->world, "SELECT expires_at FROM mailboxes"), until);
 	arena_done(&arena);
 }
 
@@ -229,6 +245,28 @@ static void failures_end_as_a_dead_letter(void **state)
 	assert_string_equal(row(r, id), "expired -1 3");
 	assert_int_equal(r->world->engine.cleaner.dead, 1);
 	assert_int_equal(r->outside.started, 3);
+	arena_done(&arena);
+}
+
+/* However old it is: without its row, its account would never go. */
+static void an_expired_row_stays_until_its_account_is_gone(void **state)
+{
+	struct rig *r = *state;
+	struct arena arena;
+	struct sweep w;
+
+	arena_init(&arena);
+	int64_t id = create(r, "alice", TTL, &arena).id;
+	pass_deadline(r);
+	tick_until_idle(r->world);
+	answer(r, LAPSE_EUPSTREAM);
+	fake_clock_advance(&r->world->time, r->world->settings.mailbox_keep_expired_ms + 1);
+	run_sweep(r->world, "mailboxes", false, &w);
+	assert_string_equal(row(r, id), "expired 1 1");
+	tick_until_idle(r->world);
+	answer(r, LAPSE_OK);
+	run_sweep(r->world, "mailboxes", false, &w);
+	assert_int_equal(side_int(r->world, "SELECT count(*) FROM mailboxes"), 0);
 	arena_done(&arena);
 }
 
@@ -428,7 +466,7 @@ static void a_provider_that_is_gone_makes_a_dead_letter(void **state)
 	arena_init(&arena);
 	int64_t id = create(r, "alice", TTL, &arena).id;
 	r->world->settings.mailbox_cleanup_max_retries = 1;
-	r->world->engine.provider = NULL;
+	mailboxes_of(&r->world->engine)->provider = NULL;
 	pass_deadline(r);
 	tick_until_idle(r->world);
 	assert_string_equal(row(r, id), "expired -1 1");
@@ -455,7 +493,7 @@ static void an_intent_waits_for_an_opener_who_can(void **state)
 	assert_string_equal(row(r, failed), "expired 1 1");
 
 	id = create(r, "carol", TTL, &arena).id;
-	e->provider = NULL;
+	mailboxes_of(e)->provider = NULL;
 	e->cleaner.stays_here = true;
 	pass_deadline(r);
 	for (int i = 0; i < 5; i++) {
@@ -470,7 +508,7 @@ static void an_intent_waits_for_an_opener_who_can(void **state)
 	assert_int_equal(cleanups(r), 2);
 
 	reopen(r);
-	e->provider = &r->outside.provider;
+	mailboxes_of(e)->provider = &r->outside.provider;
 	tick_until_idle(r->world);
 	assert_int_equal(r->outside.count, 1);
 	answer(r, LAPSE_OK);
@@ -580,7 +618,7 @@ static void a_follower_sees_how_deletions_end(void **state)
 	tick_until_idle(r->world); /* takes the other one only */
 	side_run(r->world, "DELETE FROM holds");
 	follower_init(&r->world->engine, &f);
-	sweep_init(&w, &r->world->engine, "mailboxes", false);
+	sweep_init(&w, &r->world->engine, schedule_find(&r->world->engine, "mailboxes"), false);
 	w.follower = &f;
 	for (bool more = true; more;)
 		assert_int_equal(sweep_slice(&w, &more), LAPSE_OK);
@@ -758,7 +796,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		OUTSIDE(the_deadline_expires_it),
 		OUTSIDE(a_look_expires_it),
+		OUTSIDE(a_renewal_after_the_deadline_changes_nothing),
 		OUTSIDE(failures_end_as_a_dead_letter),
+		OUTSIDE(an_expired_row_stays_until_its_account_is_gone),
 		OUTSIDE(a_dead_letter_is_retried_or_let_go),
 		OUTSIDE(the_address_is_free_when_it_is_clean),
 		OUTSIDE(a_deleted_one_goes_when_it_is_clean),

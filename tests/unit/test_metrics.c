@@ -68,7 +68,7 @@ static void writes_cumulative_histograms(void **state)
 	histogram_add(&h, HISTOGRAM_REQUESTS, 1);
 	histogram_add_many(&h, HISTOGRAM_REQUESTS, 3, 5);
 	histogram_add(&h, HISTOGRAM_REQUESTS, 100000);
-	metrics_histogram(&b, METRIC_COMMIT_BATCH, "", HISTOGRAM_REQUESTS, &h);
+	metrics_histogram(&b, METRIC_COMMIT_BATCH, "", HISTOGRAM_REQUESTS, &h, true);
 	assert_string_equal(buf_text(&b), "lapse_commit_batch_size_bucket{le=\"1\"} 1\n"
 					  "lapse_commit_batch_size_bucket{le=\"2\"} 1\n"
 					  "lapse_commit_batch_size_bucket{le=\"4\"} 6\n"
@@ -95,7 +95,7 @@ static void times_are_seconds(void **state)
 
 	(void)state;
 	histogram_add(&h, HISTOGRAM_SECONDS, 1500000);
-	metrics_histogram(&b, METRIC_SWEEP_SECONDS, "scheduler=\"m\"", HISTOGRAM_SECONDS, &h);
+	metrics_histogram(&b, METRIC_SWEEP_SECONDS, "scheduler=\"m\"", HISTOGRAM_SECONDS, &h, true);
 	assert_non_null(strstr(buf_text(&b),
 			       "lapse_sweep_seconds_bucket{scheduler=\"m\",le=\"2.5e-05\"} 0\n"));
 	assert_non_null(
@@ -106,6 +106,25 @@ static void times_are_seconds(void **state)
 					     "lapse_sweep_seconds_count{scheduler=\"m\"} 1\n"));
 }
 
+static void without_detail_a_third_of_the_buckets(void **state)
+{
+	struct buf CLEANUP(buf_done) b = { 0 };
+	struct histogram h = { 0 };
+
+	(void)state;
+	histogram_add(&h, HISTOGRAM_SECONDS, 30);
+	histogram_add(&h, HISTOGRAM_SECONDS, 700);
+	histogram_add(&h, HISTOGRAM_SECONDS, 1500000);
+	metrics_histogram(&b, METRIC_COMMIT_SECONDS, "", HISTOGRAM_SECONDS, &h, false);
+	assert_string_equal(buf_text(&b), "lapse_commit_seconds_bucket{le=\"0.0001\"} 1\n"
+					  "lapse_commit_seconds_bucket{le=\"0.001\"} 2\n"
+					  "lapse_commit_seconds_bucket{le=\"0.01\"} 2\n"
+					  "lapse_commit_seconds_bucket{le=\"0.5\"} 2\n"
+					  "lapse_commit_seconds_bucket{le=\"+Inf\"} 3\n"
+					  "lapse_commit_seconds_sum 1.50073\n"
+					  "lapse_commit_seconds_count 3\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -113,6 +132,7 @@ int main(void)
 		cmocka_unit_test(a_value_lands_in_its_bucket),
 		cmocka_unit_test(writes_cumulative_histograms),
 		cmocka_unit_test(times_are_seconds),
+		cmocka_unit_test(without_detail_a_third_of_the_buckets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,6 +122,53 @@ static void a_failing_step_leaves_nothing(void **state)
 	assert_int_equal(version(d->db), migrate_newest());
 }
 
+static int64_t number(struct db *db, const struct db_stmt *stmt)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(db, stmt);
+
+	assert_int_equal(db_step(&q), 1);
+	return db_int(&q, 0);
+}
+
+/* Messages of before they were laid out anew: each column keeps its value, unread ones are indexed,
+ * and every event is still a row of its own. */
+static void messages_move_whole(void **state)
+{
+	static const struct db_stmt whole = {
+		"SELECT count(*) FROM messages WHERE (id, owner, agent, sender, content, type, "
+		"metadata, timestamp, read, event) IN (VALUES (1, 'o', 'a', 's', 'c1', 't', '{}', "
+		"11, "
+		"0, 0), (2, 'o', 'a', 's', 'c2', 't', '{\"k\":1}', 12, 1, 0), (3, 'p', 'b', 's', "
+		"'', "
+		"'t', '{}', 13, 0, 0))"
+	};
+	static const struct db_stmt read_at = { "SELECT read_at FROM messages WHERE id = 2" };
+	static const struct db_stmt claim = {
+		"SELECT claim_id * 100 + claimed_until FROM messages WHERE id = 3"
+	};
+	static const struct db_stmt unread = {
+		"SELECT count(*) FROM messages_unread WHERE (owner, agent, id) IN "
+		"(VALUES ('o', 'a', 1), ('p', 'b', 3))"
+	};
+	static const struct db_stmt all_unread = { "SELECT count(*) FROM messages_unread" };
+	struct desk *d = *state;
+
+	assert_int_equal(migrate_to(d->db, 17, &d->problem), LAPSE_OK);
+	assert_int_equal(
+		db_script(d->db,
+			  "INSERT INTO messages VALUES "
+			  "(1, 'o', 'a', 's', 'c1', 't', '{}', 11, 0, NULL, NULL, NULL), "
+			  "(2, 'o', 'a', 's', 'c2', 't', '{\"k\":1}', 12, 1, 99, NULL, NULL), "
+			  "(3, 'p', 'b', 's', '', 't', '{}', 13, 0, NULL, 7, 77)"),
+		LAPSE_OK);
+	assert_int_equal(migrate(d->db, &d->problem), LAPSE_OK);
+	assert_int_equal(number(d->db, &whole), 3);
+	assert_int_equal(number(d->db, &read_at), 99);
+	assert_int_equal(number(d->db, &claim), 777);
+	assert_int_equal(number(d->db, &unread), 2);
+	assert_int_equal(number(d->db, &all_unread), 2);
+}
+
 static void keeps_facts(void **state)
 {
 	struct desk *d = *state;
@@ -145,6 +192,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_second_time_changes_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(refuses_the_future, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_failing_step_leaves_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(messages_move_whole, setup, teardown),
 		cmocka_unit_test_setup_teardown(keeps_facts, setup, teardown),
 	};
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Agents in an engine: at their deadline, once, together with what they can do; when a step fails,
- * when they are held, when half of the fleet falls silent, and after a restart. */
+ * when they are held, when most of an owner's agents fall silent together, and after a restart. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "engine/hold.h"
 #include "presence/presence.h"
+#include "presence/suspect.h"
 #include "unit.h"
 
 #define THRESHOLD INT64_C(90000)
@@ -56,16 +57,30 @@ static bool keep_view(void *arg, const struct agent_view *v)
 	return true;
 }
 
+static int get_any(struct world *w, const char *agent, bool include_suspect, struct agent_view *ret)
+{
+	struct tx tx;
+
+	assert_int_equal(tx_begin_read(&tx, &w->engine), LAPSE_OK);
+	int r = presence_get(&tx, "local", agent, include_suspect, keep_view, ret);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	return r;
+}
+
 /* 0, or LAPSE_ENOTFOUND. */
 static int get(struct world *w, const char *agent, struct agent_view *ret)
 {
 	struct agent_view v;
-	struct tx tx;
 
-	assert_int_equal(tx_begin_read(&tx, &w->engine), LAPSE_OK);
-	int r = presence_get(&tx, "local", agent, keep_view, ret ? ret : &v);
-	assert_int_equal(tx_commit(&tx), LAPSE_OK);
-	return r;
+	return get_any(w, agent, false, ret ? ret : &v);
+}
+
+static bool is_suspect(struct world *w, const char *agent)
+{
+	struct agent_view v;
+
+	return get(w, agent, NULL) == LAPSE_ENOTFOUND && get_any(w, agent, true, &v) == LAPSE_OK &&
+	       v.suspect;
 }
 
 static void advance_and_tick(struct world *w, lapse_ms ms)
@@ -77,6 +92,11 @@ static void advance_and_tick(struct world *w, lapse_ms ms)
 static int64_t rows(struct world *w)
 {
 	return side_int(w, "SELECT count(*) FROM agents");
+}
+
+static int64_t suspects(struct world *w)
+{
+	return side_int(w, "SELECT count(*) FROM suspects");
 }
 
 static int64_t events(struct world *w, const char *kind)
@@ -108,7 +128,10 @@ static int logged(struct world *w, const char *word)
 static void check_all(struct world *w)
 {
 	world_check_counters(w);
-	assert_int_equal(w->engine.fleet->count, rows(w));
+	assert_int_equal(fleet_of(&w->engine)->count, rows(w));
+	assert_int_equal(side_int(w, "SELECT count(*) FROM agents JOIN suspects "
+				     "USING (owner, agent)"),
+			 0);
 	assert_int_equal(
 		side_int(w, "SELECT count(*) FROM (SELECT owner, name, count(*) FROM capabilities "
 			    "GROUP BY 1, 2 EXCEPT SELECT * FROM capability_counts)"),
@@ -284,7 +307,7 @@ static void a_sweep_by_hand_and_a_dry_run(void **state)
 	char *CLEANUP(mem_freep) after = world_dump(w, NULL);
 	assert_string_equal(before, after);
 	assert_int_equal(s.total, 4);
-	assert_int_equal(w->engine.fleet->count, 8);
+	assert_int_equal(fleet_of(&w->engine)->count, 8);
 	run_sweep(w, "agents", false, &s);
 	assert_int_equal(s.total, 4);
 	assert_int_equal(rows(w), 4);
@@ -440,8 +463,10 @@ static void a_held_agent_stays_and_nothing_spins(void **state)
 	assert_int_equal(v.first_seen, NOW);
 	assert_int_equal(side_int(w, "SELECT count(*) FROM capabilities"), 1);
 	advance_and_tick(w, THRESHOLD + 1);
+	assert_int_equal(rows(w), 1);
 	release(w, "held");
-	advance_and_tick(w, CHECK);
+	assert_int_equal(engine_next_us(&w->engine), 0);
+	tick_until_idle(w); /* its deadline counts at once: no check is waited for */
 	assert_int_equal(rows(w), 0);
 	check_all(w);
 }
@@ -466,39 +491,189 @@ static void a_held_agent_is_not_deleted(void **state)
 
 /* The breaker */
 
-static void nine_of_ten_are_suspects_first(void **state)
+/* The default needs a hundred agents; ten make shorter tests. */
+static void small_breaker(struct world *w)
+{
+	world_close(w);
+	w->settings.agent_breaker_min = 10;
+	world_open(w);
+}
+
+/* Seed 001: a fleet below agent_breaker_min is evicted to the millisecond, all of it. */
+static void a_small_fleet_has_no_breaker(void **state)
+{
+	struct world *w = *state;
+
+	beat_many(w, 0, 99);
+	advance_and_tick(w, THRESHOLD);
+	assert_int_equal(rows(w), 99);
+	advance_and_tick(w, 1);
+	assert_int_equal(rows(w) + suspects(w), 0);
+	assert_int_equal(events(w, "agent.evicted"), 99);
+	assert_int_equal(events(w, "breaker.tripped"), 0);
+	check_all(w);
+}
+
+static void a_hundred_agents_have_one(void **state)
+{
+	struct world *w = *state;
+
+	beat_many(w, 0, 100);
+	advance_and_tick(w, THRESHOLD + 1);
+	assert_int_equal(rows(w), 0);
+	assert_int_equal(suspects(w), 100);
+	assert_int_equal(events(w, "agent.suspected"), 100);
+	assert_int_equal(events(w, "agent.evicted"), 0);
+	assert_int_equal(logged(w, "\"agent.suspected\""), 100);
+	check_all(w);
+}
+
+static void a_breaker_that_is_off(void **state)
+{
+	struct world *w = *state;
+
+	world_close(w);
+	w->settings.agent_breaker_percent = 0;
+	world_open(w);
+	beat_many(w, 0, 200);
+	advance_and_tick(w, THRESHOLD + 1);
+	assert_int_equal(rows(w) + suspects(w), 0);
+	assert_int_equal(events(w, "agent.evicted"), 200);
+	check_all(w);
+}
+
+static void nine_of_ten_are_suspects(void **state)
 {
 	struct world *w = *state;
 	struct agent_view v;
 
+	small_breaker(w);
 	beat_many(w, 0, 20);
+	beat_able(w, "a0", "[\"x\"]");
 	fake_clock_advance(&w->time, THRESHOLD - 1000);
 	beat_many(w, 18, 20);
 	advance_and_tick(w, 1001);
-	assert_int_equal(rows(w), 20);
+	assert_int_equal(rows(w), 2); /* a suspect is not live */
+	assert_int_equal(suspects(w), 18);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM capabilities"), 0);
 	assert_int_equal(events(w, "breaker.tripped"), 1);
-	assert_int_equal(get(w, "a0", &v), LAPSE_OK);
+	assert_int_equal(events(w, "agent.suspected"), 18);
+	assert_int_equal(get(w, "a0", NULL), LAPSE_ENOTFOUND);
+	assert_int_equal(get_any(w, "a0", true, &v), LAPSE_OK);
 	assert_true(v.suspect);
 	assert_int_equal(v.last_seen, NOW);
+	assert_int_equal(v.expires_at, w->time.wall + THRESHOLD + 1);
 	assert_int_equal(get(w, "a19", &v), LAPSE_OK);
 	assert_false(v.suspect);
-	assert_int_equal(w->engine.fleet->suspects, 18);
 	assert_true(engine_next_us(&w->engine) > 0);
+	check_all(w);
 	for (int i = 0; i < 8; i++) { /* two stay, three come back */
 		advance_and_tick(w, THRESHOLD / 10);
 		beat_many(w, 18, 20);
 		beat_many(w, 0, 3);
 	}
+	assert_int_equal(suspects(w), 15);
 	advance_and_tick(w, THRESHOLD / 5);
-	assert_int_equal(rows(w), 20); /* one full threshold, exactly */
+	run_sweep(w, "agents", false, &(struct sweep){ 0 });
+	assert_int_equal(suspects(w), 15); /* one full threshold, exactly */
 	advance_and_tick(w, 1);
-	assert_int_equal(rows(w), 5);
+	assert_int_equal(get_any(w, "a5", true, &v), LAPSE_ENOTFOUND); /* before the sweep, too */
+	run_sweep(w, "agents", false, &(struct sweep){ 0 });
+	assert_int_equal(suspects(w), 0);
 	assert_int_equal(events(w, "agent.evicted"), 15);
+	assert_int_equal(logged(w, "\"agent.evicted\""), 15);
 	assert_int_equal(events(w, "breaker.tripped"), 1);
 	assert_int_equal(events(w, "breaker.released"), 1);
 	assert_int_equal(side_int(w, "SELECT count(*) FROM events WHERE kind LIKE 'breaker.%%' "
-				     "AND owner = ''"),
+				     "AND owner = 'local'"),
 			 2);
+	check_all(w);
+}
+
+/* Heartbeats that come back find what the agent was; what they give replaces it. */
+static void a_suspect_comes_back_as_it_was(void **state)
+{
+	struct world *w = *state;
+	struct agent_view v;
+
+	small_breaker(w);
+	beat_many(w, 0, 20);
+	struct beat b = { .agent = "able", .cluster = "c", .capabilities = "[\"x\",\"y\"]" };
+	b.metadata = "{\"v\":1}";
+	assert_int_equal(try_beat(w, "local", b), LAPSE_OK);
+	beat_able(w, "changed", "[\"x\"]");
+	advance_and_tick(w, THRESHOLD + 1);
+	assert_int_equal(suspects(w), 22);
+	advance_and_tick(w, THRESHOLD);
+	beat(w, "able");
+	beat_able(w, "changed", "[\"z\"]");
+	assert_int_equal(get(w, "able", &v), LAPSE_OK);
+	assert_int_equal(v.first_seen, NOW);
+	assert_int_equal(v.last_seen, w->time.wall);
+	char *CLEANUP(mem_freep) row =
+		side_text(w, "SELECT group_concat(agent || capabilities || metadata, ' ') "
+			     "FROM (SELECT * FROM agents ORDER BY agent)");
+	assert_string_equal(row, "able[\"x\",\"y\"]{\"v\":1} changed[\"z\"]{}");
+	assert_int_equal(events(w, "agent.seen"), 24);
+	assert_int_equal(events(w, "agent.evicted"), 0);
+	check_all(w);
+}
+
+/* One threshold later it is a new agent, whether a sweep came in between or not. */
+static void a_suspect_that_is_too_late_is_a_new_life(void **state)
+{
+	struct world *w = *state;
+	struct agent_view v;
+
+	small_breaker(w);
+	beat_many(w, 0, 20);
+	beat_able(w, "able", "[\"x\"]");
+	advance_and_tick(w, THRESHOLD + 1);
+	fake_clock_advance(&w->time, THRESHOLD + 1);
+	beat(w, "able");
+	assert_int_equal(get(w, "able", &v), LAPSE_OK);
+	assert_int_equal(v.first_seen, w->time.wall);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM capabilities"), 0);
+	assert_int_equal(events(w, "agent.evicted"), 1);
+	assert_int_equal(suspects(w), 20);
+	check_all(w);
+}
+
+static void a_suspect_is_changed_by_nobody_and_deleted_on_request(void **state)
+{
+	struct world *w = *state;
+	struct tx tx;
+
+	small_breaker(w);
+	beat_many(w, 0, 20);
+	advance_and_tick(w, THRESHOLD + 1);
+	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+	assert_int_equal(presence_set_capabilities(&tx, "local", "a1", "[\"x\"]"), LAPSE_ENOTFOUND);
+	assert_int_equal(presence_delete(&tx, "local", "a1"), LAPSE_OK);
+	assert_int_equal(presence_delete(&tx, "local", "a1"), LAPSE_ENOTFOUND);
+	assert_int_equal(presence_delete(&tx, "other", "a2"), LAPSE_ENOTFOUND);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	assert_int_equal(suspects(w), 19);
+	assert_int_equal(events(w, "agent.deleted"), 1);
+	check_all(w);
+}
+
+/* One owner's outage neither keeps another owner's dead agent nor takes the others with it. */
+static void breakers_are_per_owner(void **state)
+{
+	struct world *w = *state;
+
+	small_breaker(w);
+	assert_int_equal(try_beat(w, "other", (struct beat){ .agent = "dead", .cluster = "c" }), 0);
+	beat_many(w, 0, 20);
+	advance_and_tick(w, THRESHOLD + 1);
+	assert_int_equal(suspects(w), 20);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM events WHERE kind = 'agent.evicted' "
+				     "AND owner = 'other'"),
+			 1);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM events WHERE owner = 'other' "
+				     "AND kind IN ('agent.suspected', 'breaker.tripped')"),
+			 0);
 	check_all(w);
 }
 
@@ -506,6 +681,7 @@ static void one_in_ten_goes_on_time(void **state)
 {
 	struct world *w = *state;
 
+	small_breaker(w);
 	beat_many(w, 0, 100);
 	fake_clock_advance(&w->time, THRESHOLD / 2);
 	beat_many(w, 10, 100);
@@ -514,69 +690,206 @@ static void one_in_ten_goes_on_time(void **state)
 	assert_int_equal(rows(w), 100);
 	advance_and_tick(w, 1);
 	assert_int_equal(rows(w), 90);
+	assert_int_equal(suspects(w), 0);
 	assert_int_equal(events(w, "breaker.tripped"), 0);
 	check_all(w);
 }
 
-static void everyone_back_closes_the_breaker(void **state)
+static void the_breaker_closes_and_trips_again(void **state)
 {
 	struct world *w = *state;
 
-	beat_many(w, 0, 12);
-	advance_and_tick(w, THRESHOLD + 1);
-	assert_int_equal(events(w, "breaker.tripped"), 1);
-	beat_many(w, 0, 12);
-	assert_int_equal(w->engine.fleet->suspects, 0);
-	advance_and_tick(w, CHECK);
-	assert_int_equal(events(w, "breaker.released"), 1);
-	advance_and_tick(w, CHECK);
-	advance_and_tick(w, CHECK + 1); /* all silent again: it trips again, and closes again */
-	assert_int_equal(events(w, "breaker.tripped"), 2);
-	advance_and_tick(w, THRESHOLD + 1);
-	assert_int_equal(events(w, "breaker.released"), 2);
-	assert_int_equal(rows(w), 0);
+	small_breaker(w);
+	for (int round = 1; round <= 2; round++) {
+		beat_many(w, 0, 12);
+		advance_and_tick(w, THRESHOLD + 1);
+		assert_int_equal(events(w, "breaker.tripped"), round);
+		assert_int_equal(suspects(w), 12);
+		beat_many(w, 0, 12);
+		assert_int_equal(suspects(w), 0);
+		advance_and_tick(w, CHECK); /* it is open: one more threshold of caution */
+		assert_int_equal(events(w, "breaker.released"), round - 1);
+		advance_and_tick(w, CHECK);
+		beat_many(w, 0, 12);
+		advance_and_tick(w, CHECK);
+		advance_and_tick(w, CHECK);
+		assert_int_equal(events(w, "breaker.released"), round);
+	}
 	check_all(w);
 }
 
-/* Nobody who falls due while it is open was warned: they become suspects too, one by one. */
-static void while_it_is_open_nobody_goes_unwarned(void **state)
+/* All that fall due while it is open become suspects, also when they are few. */
+static void while_it_is_open_no_agent_is_evicted(void **state)
 {
 	struct world *w = *state;
-	struct agent_view v;
 
+	small_breaker(w);
 	beat_many(w, 0, 30);
 	fake_clock_advance(&w->time, THRESHOLD / 2);
-	beat_many(w, 20, 30);
-	advance_and_tick(w, THRESHOLD / 2 + 1);
-	assert_int_equal(w->engine.fleet->suspects, 20);
+	beat_many(w, 20, 25);
+	fake_clock_advance(&w->time, THRESHOLD / 4);
+	beat_many(w, 25, 30);
+	advance_and_tick(w, THRESHOLD / 4 + 1);
+	assert_int_equal(suspects(w), 20);
 	advance_and_tick(w, THRESHOLD / 2);
-	assert_int_equal(w->engine.fleet->suspects, 30);
-	assert_int_equal(get(w, "a25", &v), LAPSE_OK);
-	assert_true(v.suspect);
-	advance_and_tick(w, THRESHOLD / 2 + 1);
-	assert_int_equal(rows(w), 10);
-	advance_and_tick(w, THRESHOLD / 2);
-	assert_int_equal(rows(w), 0);
+	assert_int_equal(suspects(w), 25);
+	assert_true(is_suspect(w, "a22"));
+	advance_and_tick(w, THRESHOLD / 4);
+	assert_int_equal(suspects(w), 30);
+	assert_int_equal(events(w, "agent.evicted"), 0);
 	assert_int_equal(events(w, "breaker.tripped"), 1);
-	assert_int_equal(events(w, "breaker.released"), 1);
 	check_all(w);
 }
 
-/* A failed commit trips nothing. */
+/* A failed commit trips nothing and suspects nobody; reads know the deadline all the same. */
 static void the_breaker_needs_the_store(void **state)
 {
 	struct world *w = *state;
 
+	small_breaker(w);
 	beat_many(w, 0, 12);
+	beat_able(w, "a0", "[\"x\"]");
 	fake_clock_advance(&w->time, THRESHOLD + 1);
 	store_fails(w);
 	tick_until_idle(w);
 	store_is_back(w);
-	assert_int_equal(w->engine.fleet->suspects, 0);
+	assert_int_equal(suspects(w), 0);
 	assert_int_equal(rows(w), 12);
-	assert_int_equal(get(w, "a0", NULL), LAPSE_OK); /* about to be a suspect, not gone */
+	assert_true(is_suspect(w, "a0")); /* in all but its row */
+	beat(w, "a0");
+	assert_int_equal(side_int(w, "SELECT count(*) FROM capabilities"), 1); /* back in time */
 	advance_and_tick(w, CHECK);
-	assert_int_equal(w->engine.fleet->suspects, 12);
+	assert_int_equal(suspects(w), 11);
+	check_all(w);
+}
+
+/* An agent that cannot become a suspect waits for the next check; the others go, on time. */
+static void a_failing_suspect_costs_that_step(void **state)
+{
+	struct world *w = *state;
+
+	small_breaker(w);
+	beat_many(w, 0, 50);
+	beat_able(w, "a7", "[\"x\"]");
+	side_run(w,
+		 "CREATE TRIGGER poison BEFORE INSERT ON suspects WHEN new.agent IN ('a7', 'a8') "
+		 "BEGIN SELECT RAISE(ABORT, 'no'); END");
+	advance_and_tick(w, THRESHOLD + 1);
+	assert_int_equal(suspects(w), 48);
+	assert_int_equal(rows(w), 2);
+	assert_int_equal(events(w, "agent.suspected"), 48);
+	assert_int_equal(events(w, "breaker.tripped"), 1);
+	assert_int_equal(get(w, "a7", NULL), LAPSE_ENOTFOUND);
+	check_all(w);
+	side_run(w, "DROP TRIGGER poison");
+	advance_and_tick(w, CHECK); /* it had its threshold: evicted */
+	assert_int_equal(rows(w), 0);
+	assert_int_equal(events(w, "agent.evicted"), 2);
+	check_all(w);
+}
+
+static void a_held_agent_is_no_suspect(void **state)
+{
+	struct world *w = *state;
+
+	small_breaker(w);
+	beat_many(w, 0, 20);
+	hold(w, "a3", LAPSE_NEVER);
+	advance_and_tick(w, THRESHOLD + 1);
+	assert_int_equal(suspects(w), 19);
+	assert_int_equal(rows(w), 1);
+	release(w, "a3");
+	tick_until_idle(w);
+	assert_int_equal(rows(w), 0);
+	assert_int_equal(suspects(w), 19);
+	check_all(w);
+}
+
+static void many_become_suspects_in_slices(void **state)
+{
+	struct world *w = *state;
+
+	beat_many(w, 0, 1000);
+	fake_clock_advance(&w->time, THRESHOLD + 1);
+	w->settings.sweep_budget_ms = 1;
+	w->time.mono_step = 400;
+	engine_tick(&w->engine);
+	assert_in_range(suspects(w), 1, 999);
+	w->time.mono_step = 0;
+	tick_until_idle(w);
+	assert_int_equal(suspects(w), 1000);
+	assert_int_equal(events(w, "breaker.tripped"), 1);
+	check_all(w);
+	advance_and_tick(w, THRESHOLD + CHECK);
+	assert_int_equal(suspects(w), 0);
+	assert_int_equal(events(w, "agent.evicted"), 1000);
+	check_all(w);
+}
+
+/* Suspects stay suspects over a restart, and their record its time. */
+static void suspects_survive_a_restart(void **state)
+{
+	struct world *w = *state;
+	struct agent_view v;
+
+	small_breaker(w);
+	beat_many(w, 0, 20);
+	beat_able(w, "a1", "[\"x\"]");
+	advance_and_tick(w, THRESHOLD + 1);
+	world_close(w);
+	world_open(w);
+	check_all(w);
+	assert_true(is_suspect(w, "a1"));
+	beat(w, "a1");
+	assert_int_equal(get(w, "a1", &v), LAPSE_OK);
+	assert_int_equal(v.first_seen, NOW);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM capabilities"), 1);
+	advance_and_tick(w, THRESHOLD + 1);
+	run_sweep(w, "agents", false, &(struct sweep){ 0 });
+	assert_int_equal(suspects(w), 0);
+	check_all(w);
+}
+
+/* An accepted leap of the clock is no time that a record was kept. */
+static void an_accepted_leap_keeps_suspects(void **state)
+{
+	struct world *w = *state;
+
+	small_breaker(w);
+	beat_many(w, 0, 20);
+	advance_and_tick(w, THRESHOLD + 1);
+	w->time.wall += 100 * HOUR;
+	tick_until_idle(w);
+	assert_true(guard_accept(&w->engine.guard));
+	assert_true(is_suspect(w, "a1"));
+	beat(w, "a2");
+	run_sweep(w, "agents", false, &(struct sweep){ 0 });
+	assert_int_equal(suspects(w), 19);
+	advance_and_tick(w, THRESHOLD);
+	run_sweep(w, "agents", false, &(struct sweep){ 0 });
+	assert_int_equal(suspects(w), 19);
+	advance_and_tick(w, 1);
+	run_sweep(w, "agents", false, &(struct sweep){ 0 });
+	assert_int_equal(suspects(w), 0);
+	check_all(w);
+}
+
+static void a_dry_run_knows_the_breaker(void **state)
+{
+	struct world *w = *state;
+	struct sweep s;
+
+	small_breaker(w);
+	beat_many(w, 0, 20);
+	hold(w, "a3", LAPSE_NEVER);
+	fake_clock_advance(&w->time, THRESHOLD + 1);
+	run_sweep(w, "agents", true, &s);
+	assert_int_equal(s.total, 0); /* suspects are evicted later */
+	tick_until_idle(w);
+	advance_and_tick(w, THRESHOLD + 1);
+	run_sweep(w, "agents", true, &s);
+	assert_int_equal(s.total + (20 - 1 - suspects(w)), 19);
+	assert_int_equal(rows(w), 1);
 	check_all(w);
 }
 
@@ -595,7 +908,7 @@ static void a_restart_gives_everyone_one_threshold(void **state)
 	assert_int_equal(get(w, "a", &v), LAPSE_OK);
 	assert_int_equal(v.last_seen, NOW);
 	assert_int_equal(v.first_seen, NOW);
-	assert_string_equal(fleet_profile(w->engine.fleet, 2)->capabilities, "[\"x\"]");
+	assert_string_equal(fleet_profile(fleet_of(&w->engine), 2)->capabilities, "[\"x\"]");
 	advance_and_tick(w, THRESHOLD);
 	assert_int_equal(rows(w), 4);
 	check_all(w);
@@ -660,13 +973,13 @@ static void changes_are_rows_and_sameness_is_not(void **state)
 	b.capabilities = "[]";
 	assert_int_equal(try_beat(w, "local", b), 0);
 	assert_int_equal(db_changes_total(w->engine.db), before);
-	uint32_t i = fleet_find(w->engine.fleet, "local", "a");
-	assert_int_equal(fleet_at(w->engine.fleet, i)->last_seen, NOW + 10);
+	uint32_t i = fleet_find(fleet_of(&w->engine), "local", "a");
+	assert_int_equal(fleet_at(fleet_of(&w->engine), i)->last_seen, NOW + 10);
 	b.cluster = "d";
 	b.capabilities = "[\"x\"]";
-	assert_false(presence_is_quiet(w->engine.fleet, i, &b, w->time.wall));
+	assert_false(presence_is_quiet(fleet_of(&w->engine), i, &b, w->time.wall));
 	assert_int_equal(try_beat(w, "local", b), 0);
-	assert_true(presence_is_quiet(w->engine.fleet, i, &b, w->time.wall));
+	assert_true(presence_is_quiet(fleet_of(&w->engine), i, &b, w->time.wall));
 	char *CLEANUP(mem_freep) row = side_text(
 		w, "SELECT cluster_id || capabilities || metadata || last_seen FROM agents");
 	assert_string_equal(row, "d[\"x\"]{\"v\":1}1800000000010");
@@ -686,7 +999,7 @@ static void an_undone_step_is_not_remembered(void **state)
 	assert_int_equal(presence_beat(&tx, "local", &b, &p), LAPSE_OK);
 	assert_int_equal(tx_step_undo(&tx), LAPSE_OK);
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);
-	assert_int_equal(w->engine.fleet->count, 0);
+	assert_int_equal(fleet_of(&w->engine)->count, 0);
 	check_all(w);
 }
 
@@ -734,10 +1047,10 @@ static void a_check_between_commit_and_effects(void **state)
 	struct agent_view v;
 	assert_int_equal(get(w, "moved", &v), LAPSE_OK);
 	assert_int_equal(v.last_seen, NOW + THRESHOLD);
-	assert_string_equal(
-		fleet_profile(w->engine.fleet, fleet_find(w->engine.fleet, "local", "moved"))
-			->cluster,
-		"d");
+	assert_string_equal(fleet_profile(fleet_of(&w->engine),
+					  fleet_find(fleet_of(&w->engine), "local", "moved"))
+				    ->cluster,
+			    "d");
 }
 
 /* The same for a heartbeat with nothing new: no row knows of it, and it has won all the same. */
@@ -801,11 +1114,24 @@ int main(void)
 		WORLD_TEST(a_failing_store_is_tried_at_the_next_check),
 		WORLD_TEST(a_held_agent_stays_and_nothing_spins),
 		WORLD_TEST(a_held_agent_is_not_deleted),
-		WORLD_TEST(nine_of_ten_are_suspects_first),
+		WORLD_TEST(a_small_fleet_has_no_breaker),
+		WORLD_TEST(a_hundred_agents_have_one),
+		WORLD_TEST(a_breaker_that_is_off),
+		WORLD_TEST(nine_of_ten_are_suspects),
+		WORLD_TEST(a_suspect_comes_back_as_it_was),
+		WORLD_TEST(a_suspect_that_is_too_late_is_a_new_life),
+		WORLD_TEST(a_suspect_is_changed_by_nobody_and_deleted_on_request),
+		WORLD_TEST(breakers_are_per_owner),
 		WORLD_TEST(one_in_ten_goes_on_time),
-		WORLD_TEST(everyone_back_closes_the_breaker),
-		WORLD_TEST(while_it_is_open_nobody_goes_unwarned),
+		WORLD_TEST(the_breaker_closes_and_trips_again),
+		WORLD_TEST(while_it_is_open_no_agent_is_evicted),
 		WORLD_TEST(the_breaker_needs_the_store),
+		WORLD_TEST(a_failing_suspect_costs_that_step),
+		WORLD_TEST(a_held_agent_is_no_suspect),
+		WORLD_TEST(many_become_suspects_in_slices),
+		WORLD_TEST(suspects_survive_a_restart),
+		WORLD_TEST(an_accepted_leap_keeps_suspects),
+		WORLD_TEST(a_dry_run_knows_the_breaker),
 		WORLD_TEST(a_restart_gives_everyone_one_threshold),
 		WORLD_TEST(last_seen_is_written_now_and_then),
 		WORLD_TEST(an_accepted_leap_evicts_nobody),

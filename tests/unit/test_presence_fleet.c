@@ -15,7 +15,7 @@ static const struct traits PLAIN = { "local", "c", "[]", 0 };
 
 static int setup(void **state)
 {
-	*state = fleet_new(THRESHOLD, CHECK, NOW);
+	*state = fleet_new(THRESHOLD, CHECK, (struct breaker_rule){ 50, 10 }, NOW);
 	return 0;
 }
 
@@ -32,10 +32,35 @@ static uint32_t add(struct fleet *f, const char *name, lapse_ms at)
 	return fleet_add(f, name, &PLAIN, ++id, at, at);
 }
 
-/* Every invariant, by walking everything. */
-static void check(const struct fleet *f, lapse_ms now)
+/* An owner's breaker counts what is there: found by walking over every agent. */
+static void check_breaker(struct map_node *node, void *arg)
 {
-	uint32_t n = 0, silent = 0, suspects = 0, parked = 0, prev = 0;
+	const struct breaker *b = CONTAINER_OF(node, struct breaker, node);
+	const struct fleet *f = arg;
+	uint32_t count = 0, silent = 0;
+
+	for (uint32_t i = fleet_first(f); i; i = fleet_next(f, i))
+		if (fleet_breaker_of(f, i) == b) {
+			count++;
+			silent += (fleet_at(f, i)->flags & AGENT_SILENT) != 0;
+		}
+	for (uint32_t i = fleet_first_parked(f); i; i = fleet_next(f, i))
+		count += fleet_breaker_of(f, i) == b;
+	assert_int_equal(b->count, count);
+	assert_int_equal(b->silent, silent);
+	assert_true(count > 0 || b->opened_at != LAPSE_NEVER); /* no breaker without a reason */
+	assert_int_equal(list_is_linked(&b->link), b->opened_at != LAPSE_NEVER);
+}
+
+static struct breaker *local(struct fleet *f)
+{
+	return fleet_breaker_find(f, "local");
+}
+
+/* Every invariant, by walking everything. */
+static void check(struct fleet *f, lapse_ms now)
+{
+	uint32_t n = 0, silent = 0, parked = 0, prev = 0;
 	bool passed_mark = false;
 
 	for (uint32_t i = fleet_first(f); i; prev = i, i = fleet_next(f, i), n++) {
@@ -46,17 +71,16 @@ static void check(const struct fleet *f, lapse_ms now)
 			assert_true(fleet_at(f, prev)->base <= a->base);
 		passed_mark |= i == f->mark;
 		silent += (a->flags & AGENT_SILENT) != 0;
-		suspects += (a->flags & AGENT_SUSPECT) != 0;
 		if (passed_mark)
 			assert_false(a->flags & AGENT_SILENT);
 		assert_int_equal(fleet_find(f, fleet_profile(f, i)->owner, agent_name(a)), i);
 	}
-	for (uint32_t i = fleet_first_parked(f); i; i = fleet_next(f, i), parked++)
-		suspects += (fleet_at(f, i)->flags & AGENT_SUSPECT) != 0;
+	for (uint32_t i = fleet_first_parked(f); i; i = fleet_next(f, i))
+		parked++;
 	assert_int_equal(f->count, n + parked);
 	assert_int_equal(f->parked, parked);
 	assert_int_equal(f->silent, silent);
-	assert_int_equal(f->suspects, suspects);
+	map_each(&f->breakers, check_breaker, f);
 	assert_true(f->mark == 0 || passed_mark);
 	(void)now;
 }
@@ -177,20 +201,21 @@ static void the_mark_counts_the_silent(void **state)
 		uint32_t a = add(f, name, NOW + i * 1000);
 		first = first ? first : a;
 	}
-	assert_int_equal(fleet_breaker(f, NOW + 60000), BREAKER_STAYS_CLOSED);
-	assert_int_equal(f->silent, 0);
-	fleet_breaker(f, NOW + 60001);
-	assert_int_equal(f->silent, 1);
+	struct breaker *b = local(f);
+	assert_int_equal(fleet_breaker(f, b, false, NOW + 60000), BREAKER_STAYS_CLOSED);
+	assert_int_equal(b->silent, 0);
+	fleet_breaker(f, b, false, NOW + 60001);
+	assert_int_equal(b->silent, 1);
 	fleet_touch(f, first, NOW + 60001);
-	assert_int_equal(f->silent, 0);
-	assert_int_equal(fleet_breaker(f, NOW + 75001), BREAKER_STAYS_CLOSED);
-	assert_int_equal(f->silent, 15);
-	assert_int_equal(fleet_breaker(f, NOW + 76001), BREAKER_TRIPS);
-	assert_int_equal(f->silent, 16);
+	assert_int_equal(b->silent, 0);
+	assert_int_equal(fleet_breaker(f, b, false, NOW + 75001), BREAKER_STAYS_CLOSED);
+	assert_int_equal(b->silent, 15);
+	assert_int_equal(fleet_breaker(f, b, false, NOW + 76001), BREAKER_TRIPS);
+	assert_int_equal(b->silent, 16);
 	check(f, NOW);
 }
 
-static void the_silent_become_suspects_once(void **state)
+static void a_breaker_opens_and_closes(void **state)
 {
 	struct fleet *f = *state;
 	char name[16];
@@ -201,60 +226,63 @@ static void the_silent_become_suspects_once(void **state)
 	}
 	lapse_ms trip = NOW + THRESHOLD + 1;
 	uint32_t n0 = fleet_find(f, "local", "n0"), n19 = fleet_find(f, "local", "n19");
-	assert_int_equal(fleet_fate(f, n0, trip), AGENT_SUSPECTED); /* shown before the check */
-	assert_int_equal(fleet_breaker(f, trip), BREAKER_TRIPS);
-	fleet_trip(f, trip);
-	assert_int_equal(f->suspects, 18);
-	assert_int_equal(f->silent, 0);
+	struct breaker *b = local(f);
+	assert_int_equal(fleet_fate(f, n0, trip - 1), AGENT_STAYS);
+	assert_int_equal(fleet_fate(f, n0, trip), AGENT_SUSPECTED); /* before the check, too */
+	assert_int_equal(fleet_fate(f, n19, trip), AGENT_STAYS);
+	fleet_trip(f, b, trip);
+	for (int i = 0; i < 18; i++)
+		fleet_remove(f, fleet_first(f)); /* they left as suspects */
 	check(f, trip);
-	assert_int_equal(fleet_fate(f, n0, trip + THRESHOLD), AGENT_SUSPECTED);
-	assert_int_equal(fleet_fate(f, n0, trip + THRESHOLD + 1), AGENT_EVICTED);
-	fleet_touch(f, n0, trip + 1);
-	assert_int_equal(f->suspects, 17);
-	assert_int_equal(fleet_fate(f, n0, trip + THRESHOLD + 1), AGENT_STAYS);
-	/* While it is open, who falls due was no suspect before and becomes one. */
-	fleet_touch(f, n19, trip + 2);
-	assert_int_equal(fleet_breaker(f, trip + 2), BREAKER_STAYS_OPEN);
-	assert_int_equal(fleet_breaker(f, trip + THRESHOLD + 1), BREAKER_RELEASES);
+	/* While it is open, an agent that falls due becomes a suspect, too. */
+	assert_int_equal(fleet_fate(f, n19, NOW + 80000 + THRESHOLD + 1), AGENT_SUSPECTED);
+	assert_int_equal(fleet_breaker(f, b, false, trip + THRESHOLD), BREAKER_STAYS_OPEN);
+	assert_int_equal(fleet_breaker(f, b, false, trip + THRESHOLD + 1), BREAKER_RELEASES);
+	assert_int_equal(fleet_breaker(f, b, true, trip + THRESHOLD + 1), BREAKER_STAYS_CLOSED);
+	assert_int_equal(fleet_fate(f, n19, trip + THRESHOLD + 1), AGENT_EVICTED);
+	fleet_release(f, b);
+	assert_int_equal(b->opened_at, LAPSE_NEVER);
 	check(f, trip);
 }
 
-/* Too many to become suspects at once: from the trip on they are treated as such all the same. */
-static void a_large_fleet_becomes_suspect_in_pieces(void **state)
+/* An open breaker is kept when the last agent of its owner has left, and only then. */
+static void a_breaker_without_agents(void **state)
 {
-	const uint32_t many = 10000;
+	struct fleet *f = *state;
+	uint32_t a = add(f, "a", NOW);
+
+	fleet_trip(f, local(f), NOW);
+	fleet_remove(f, a);
+	check(f, NOW);
+	assert_non_null(local(f));
+	a = add(f, "a", NOW + 1);
+	assert_int_equal(local(f)->opened_at, NOW);
+	fleet_remove(f, a);
+	fleet_release(f, local(f));
+	assert_null(local(f));
+	check(f, NOW);
+}
+
+static void one_owners_silence_is_not_anothers(void **state)
+{
+	const struct traits mine = { "mine", "c", "[]", 0 }, yours = { "yours", "c", "[]", 0 };
 	struct fleet *f = *state;
 	char name[16];
 
-	for (uint32_t i = 0; i < many; i++) {
-		snprintf(name, sizeof(name), "n%u", i);
-		add(f, name, NOW);
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		fleet_add(f, name, &mine, i + 1, NOW, NOW);
 	}
-	lapse_ms trip = NOW + THRESHOLD + 1;
-	assert_int_equal(fleet_breaker(f, trip), BREAKER_TRIPS);
-	fleet_trip(f, trip);
-	assert_in_range(f->suspects, 1, many - 1);
-	assert_int_equal(fleet_suspects(f), many);
-	uint32_t last = fleet_find(f, "local", "n9999"), other = fleet_find(f, "local", "n9998");
-	assert_false(fleet_at(f, last)->flags & AGENT_SUSPECT);
-	assert_int_equal(fleet_fate(f, last, trip), AGENT_SUSPECTED);
-	fleet_touch(f, other, trip + 1); /* one comes back before its turn */
-	assert_int_equal(fleet_fate(f, other, trip + 1), AGENT_STAYS);
-	assert_int_equal(fleet_breaker(f, trip + 1), BREAKER_STAYS_OPEN);
-	check(f, trip);
-	while (fleet_catch_up(f, trip + 1))
-		check(f, trip);
-	assert_int_equal(f->suspects, many - 1);
-	assert_int_equal(f->silent, 0);
-	assert_int_equal(fleet_fate(f, last, trip + THRESHOLD), AGENT_SUSPECTED);
-	assert_int_equal(fleet_fate(f, last, trip + THRESHOLD + 2), AGENT_EVICTED);
-	assert_int_equal(fleet_breaker(f, trip + THRESHOLD + 1), BREAKER_RELEASES);
-	fleet_release(f);
-	assert_int_equal(f->opened_at, LAPSE_NEVER);
-	check(f, trip);
+	uint32_t other = fleet_add(f, "n0", &yours, 100, NOW, NOW);
+	lapse_ms due = NOW + THRESHOLD + 1;
+	assert_int_equal(fleet_fate(f, fleet_find(f, "mine", "n0"), due), AGENT_SUSPECTED);
+	assert_int_equal(fleet_fate(f, other, due), AGENT_EVICTED);
+	assert_int_equal(fleet_breaker_find(f, "mine")->silent, 20);
+	assert_int_equal(fleet_breaker_find(f, "yours")->silent, 1);
+	check(f, due);
 }
 
-/* The mark walks in pieces, too, and is where the breaker's own look would have put it. */
+/* The mark walks in pieces, and is where the breaker's own look would have put it. */
 static void the_mark_catches_up(void **state)
 {
 	struct fleet *f = *state;
@@ -275,12 +303,12 @@ static void the_mark_catches_up(void **state)
 		check(f, NOW);
 	assert_int_equal(f->silent, 8000);
 	assert_int_equal(fleet_silence_at(f), NOW + 8000 + 60001);
-	fleet_breaker(f, NOW + 60000 + 8000);
+	fleet_breaker(f, local(f), false, NOW + 60000 + 8000);
 	assert_int_equal(f->silent, 8000);
 	check(f, NOW);
 }
 
-/* Two buckets more for each agent more, and everybody is found at every size. */
+/* Two buckets more for each agent more, and every agent is found at every size. */
 static void the_table_grows_by_a_few_buckets_at_a_time(void **state)
 {
 	struct fleet *f = *state;
@@ -306,7 +334,7 @@ static void parked_ones_are_not_met_again(void **state)
 	struct fleet *f = *state;
 	uint32_t a = add(f, "a", NOW), b = add(f, "b", NOW + 5), c = add(f, "c", NOW + 9);
 
-	fleet_breaker(f, NOW + 60003);
+	fleet_breaker(f, local(f), false, NOW + 60003);
 	assert_int_equal(f->silent, 1);
 	fleet_park(f, a, true);
 	fleet_park(f, b, false);
@@ -328,7 +356,7 @@ static void parked_ones_are_not_met_again(void **state)
 	check(f, NOW);
 }
 
-static void a_new_base_for_everybody(void **state)
+static void a_new_base_for_every_agent(void **state)
 {
 	struct fleet *f = *state;
 	char name[16];
@@ -337,12 +365,39 @@ static void a_new_base_for_everybody(void **state)
 		snprintf(name, sizeof(name), "n%d", i);
 		add(f, name, NOW);
 	}
-	fleet_trip(f, NOW + THRESHOLD + 1);
+	fleet_breaker(f, local(f), false, NOW + THRESHOLD + 1);
+	assert_int_equal(f->silent, 20);
+	fleet_trip(f, local(f), NOW + THRESHOLD + 1);
 	fleet_park(f, fleet_first(f), true);
 	fleet_rebase(f, NOW + 1000000);
-	assert_int_equal(f->suspects + f->silent + f->parked, 0);
+	assert_int_equal(f->silent + f->parked + local(f)->silent, 0);
 	assert_int_equal(fleet_deadline(f), NOW + 1000000 + THRESHOLD + 1);
 	check(f, NOW);
+}
+
+/* What came from agents after `since` was lost: only who was due by then stays due. */
+static void an_outage_spares_who_was_alive(void **state)
+{
+	const lapse_ms since = NOW + THRESHOLD + 1, over = NOW + 5 * THRESHOLD;
+	struct fleet *f = *state;
+	uint32_t due = add(f, "due", NOW), edge = add(f, "edge", NOW + 1);
+	uint32_t late = add(f, "late", NOW + THRESHOLD);
+
+	for (int passed = 0; passed < 2; passed++) { /* the mark has passed them, or not */
+		if (passed)
+			fleet_breaker(f, local(f), false, over - 1);
+		fleet_spare(f, since, over);
+		assert_int_equal(fleet_at(f, due)->base, NOW);
+		assert_int_equal(fleet_at(f, edge)->base, over);
+		assert_int_equal(fleet_at(f, late)->base, over);
+		assert_int_equal(fleet_deadline(f), NOW + THRESHOLD + 1);
+		check(f, over);
+	}
+	assert_int_equal(f->silent, 1);
+	fleet_remove(f, due);
+	fleet_spare(f, since, over);
+	assert_int_equal(fleet_deadline(f), over + THRESHOLD + 1);
+	check(f, over);
 }
 
 /* Lines */
@@ -387,6 +442,16 @@ static void lines_are_bounded(void **state)
 	assert_false(beats_touch(f, "local", text.data, text.len, NOW + 1, &n));
 }
 
+static void toggle_breaker(struct fleet *f, struct breaker *b, lapse_ms now)
+{
+	enum breaker_step step = b ? fleet_breaker(f, b, false, now) : BREAKER_STAYS_CLOSED;
+
+	if (step == BREAKER_TRIPS)
+		fleet_trip(f, b, now);
+	if (step == BREAKER_RELEASES)
+		fleet_release(f, b);
+}
+
 /* A hundred thousand random steps, with every invariant looked at now and then. */
 static void random_steps(void **state)
 {
@@ -406,11 +471,10 @@ static void random_steps(void **state)
 		switch (dice & 15) {
 		case 0:
 			now += dice >> 20;
-			fleet_breaker(f, now);
+			fleet_catch_up(f, now);
 			break;
 		case 1:
-			if (fleet_breaker(f, now) == BREAKER_TRIPS)
-				fleet_trip(f, now);
+			toggle_breaker(f, fleet_breaker_find(f, t.owner), now);
 			break;
 		case 2:
 			if (i && fleet_first(f) == i)
@@ -438,6 +502,37 @@ static void random_steps(void **state)
 	check(f, now);
 }
 
+/* Silent, parked and live agents with all that is counted about them; names short and long. */
+static void an_owner_gets_anothers_agents(void **state)
+{
+	struct fleet *f = *state;
+	const struct traits ops = { "ops", "c", "[]", 0 };
+	lapse_ms later = NOW + THRESHOLD - 1;
+	char name[64];
+
+	for (int i = 0; i < 300; i++) {
+		snprintf(name, sizeof(name),
+			 i % 2 ? "a%d" : "an-agent-with-a-name-too-long-to-be-inline-%d", i);
+		add(f, name, i < 200 ? NOW : later);
+	}
+	fleet_add(f, "own", &ops, 1000, later, later);
+	fleet_catch_up(f, later);
+	assert_true(f->silent > 0 && local(f)->silent == f->silent);
+	fleet_park(f, fleet_find(f, "local", "a1"), true);
+	check(f, later);
+
+	fleet_move_owner(f, "local", "ops");
+	check(f, later);
+	assert_null(local(f));
+	assert_int_equal(fleet_breaker_find(f, "ops")->count, 301);
+	assert_int_equal(fleet_breaker_find(f, "ops")->silent, f->silent);
+	assert_true(fleet_find(f, "ops", "a1") && fleet_find(f, "ops", "own"));
+	assert_int_equal(fleet_find(f, "local", "a1"), 0);
+	fleet_touch(f, fleet_find(f, "ops", "a1"), later);
+	fleet_move_owner(f, "nobody", "ops");
+	check(f, later);
+}
+
 #define FLEET_TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
 
 int main(void)
@@ -449,12 +544,15 @@ int main(void)
 		FLEET_TEST(what_agents_share_is_kept_once),
 		FLEET_TEST(a_heartbeat_moves_to_the_end),
 		FLEET_TEST(the_mark_counts_the_silent),
-		FLEET_TEST(the_silent_become_suspects_once),
-		FLEET_TEST(a_large_fleet_becomes_suspect_in_pieces),
+		FLEET_TEST(a_breaker_opens_and_closes),
+		FLEET_TEST(a_breaker_without_agents),
+		FLEET_TEST(one_owners_silence_is_not_anothers),
 		FLEET_TEST(the_mark_catches_up),
 		FLEET_TEST(the_table_grows_by_a_few_buckets_at_a_time),
 		FLEET_TEST(parked_ones_are_not_met_again),
-		FLEET_TEST(a_new_base_for_everybody),
+		FLEET_TEST(a_new_base_for_every_agent),
+		FLEET_TEST(an_outage_spares_who_was_alive),
+		FLEET_TEST(an_owner_gets_anothers_agents),
 		FLEET_TEST(lines_touch_all_or_none),
 		FLEET_TEST(lines_are_bounded),
 		FLEET_TEST(random_steps),

@@ -362,7 +362,7 @@ static void stopping_answers_all_who_wait(void **state)
 	assert_false(messages(w)->running);
 	world_reopen(w);
 	world_check_counters(w); /* the slice that was done stands */
-	assert_in_range(w->engine.states[0].live, 1, 999);
+	assert_in_range(w->engine.matrix.bounds[0]->live, 1, 999);
 }
 
 /* Foreground work gets its turn: a tick is one slice of a scheduler. */

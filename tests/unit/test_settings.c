@@ -94,6 +94,27 @@ static void every_number_has_its_range(void **state)
 	}
 }
 
+/* Only a lifetime can be without end. */
+static void infinity_is_a_lifetime(void **state)
+{
+	struct desk *d = *state;
+	struct buf CLEANUP(buf_done) now = { 0 };
+
+	assert_int_equal(settings_set(&d->settings, "attachment_ttl_ms", "infinity", &d->problem),
+			 LAPSE_OK);
+	assert_true(d->settings.attachment_ttl_ms == LAPSE_NEVER);
+	setting_value(&d->settings, &SETTINGS_TABLE[SETTING_AT_attachment_ttl_ms], &now);
+	assert_string_equal(buf_text(&now), "infinity");
+	static const char *const refused[] = { "message_ttl_ms", "attachment_sweep_ms",
+					       "attachment_max_bytes", "agents_max" };
+	for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+		assert_int_equal(settings_set(&d->settings, refused[i], "infinity", &d->problem),
+				 LAPSE_EINVAL);
+	assert_int_equal(
+		settings_set(&d->settings, "attachment_ttl_ms", "9223372036854775807", &d->problem),
+		LAPSE_EINVAL);
+}
+
 static void later_sources_win(void **state)
 {
 	struct desk *d = *state;
@@ -152,7 +173,7 @@ static void refuses_bad_files(void **state)
 	} cases[] = {
 		{ "message_ttl_ms 5000\n", ":1:", "name = value" },
 		{ "\n\nmesage_ttl_ms = 5000\n", ":3:", "mesage_ttl_ms" },
-		{ "message_ttl_ms = 1s\n", ":1:", "message_ttl_ms" },
+		{ "message_ttl_ms = 1 s\n", ":1:", "a duration like" },
 		{ "message_ttl_ms =\n", ":1:", "message_ttl_ms" },
 		{ "message_ttl_ms = 0\n", ":1:", "message_ttl_ms" },
 		{ "message_ttl_ms = 99999999999999999999\n", ":1:", "message_ttl_ms" },
@@ -172,6 +193,35 @@ static void refuses_bad_files(void **state)
 		    !strstr(d->problem.message, cases[i].second))
 			fail_msg("%s gave: %s", cases[i].text, d->problem.message);
 	}
+}
+
+/* Units and names as people write them, and where each value came from. */
+static void reads_units(void **state)
+{
+	struct desk *d = *state;
+
+	file_write(d->config,
+		   "message_ttl = 1h30m\nbody_max_bytes = 2MiB\nmessage_sweep_ms = 90s\n");
+	assert_int_equal(settings_read_file(&d->settings, d->config, &d->problem), LAPSE_OK);
+	assert_int_equal(d->settings.message_ttl_ms, 5400000);
+	assert_int_equal(d->settings.body_max_bytes, 2097152);
+	assert_int_equal(d->settings.message_sweep_ms, 90000);
+	assert_int_equal(d->settings.sources[SETTING_AT_message_ttl_ms], SOURCE_FILE);
+	assert_int_equal(d->settings.sources[SETTING_AT_agent_sweep_ms], SOURCE_DEFAULT);
+	assert_int_equal(settings_read_env(&d->settings, ARGV("LAPSE_BODY_MAX=1KiB"), &d->problem),
+			 LAPSE_OK);
+	assert_int_equal(d->settings.body_max_bytes, 1024);
+	assert_int_equal(d->settings.sources[SETTING_AT_body_max_bytes], SOURCE_ENVIRONMENT);
+	assert_int_equal(
+		settings_read_flags(&d->settings, 2, ARGV("--message-ttl", "2d"), &d->problem),
+		LAPSE_OK);
+	assert_int_equal(d->settings.message_ttl_ms, 172800000);
+	assert_int_equal(d->settings.sources[SETTING_AT_message_ttl_ms], SOURCE_FLAG);
+	/* A refused value leaves the value and its source alone. */
+	assert_int_equal(settings_set(&d->settings, "message_ttl", "soon", &d->problem),
+			 LAPSE_EINVAL);
+	assert_int_equal(d->settings.message_ttl_ms, 172800000);
+	assert_int_equal(d->settings.sources[SETTING_AT_message_ttl_ms], SOURCE_FLAG);
 }
 
 static void refuses_a_missing_file(void **state)
@@ -412,11 +462,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(starts_with_the_defaults, setup, teardown),
 		cmocka_unit_test(the_table_is_sound),
 		cmocka_unit_test_setup_teardown(every_number_has_its_range, setup, teardown),
+		cmocka_unit_test_setup_teardown(infinity_is_a_lifetime, setup, teardown),
 		cmocka_unit_test_setup_teardown(later_sources_win, setup, teardown),
 		cmocka_unit_test_setup_teardown(finds_the_file_in_flag_or_environment, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(reads_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(refuses_bad_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(reads_units, setup, teardown),
 		cmocka_unit_test_setup_teardown(refuses_a_missing_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads_the_environment, setup, teardown),
 		cmocka_unit_test_setup_teardown(refuses_bad_environments, setup, teardown),

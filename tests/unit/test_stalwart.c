@@ -172,6 +172,9 @@ static void talk(struct desk *d, const struct line *lines)
 
 #define PROBE "/api/principal?types=individual&limit=1"
 #define IS_REST ANSWER("GET", PROBE, NULL, 200, "{\"data\":{\"items\":[],\"total\":0}}")
+#define REST_GONE                                                                                  \
+	ANSWER("GET", "/api/principal/a%40x.test", NULL, 200,                                      \
+	       "{\"error\":\"notFound\",\"item\":\"a@x.test\"}")
 #define NOT_REST ANSWER("GET", PROBE, NULL, 404, "")
 #define DOMAIN(list)                                                                               \
 	ANSWER("POST", "/jmap", "x:Domain/query", 200,                                             \
@@ -343,8 +346,34 @@ static const struct {
 	{ "delete, 404 after the probe",
 	  PROVIDER_DELETE,
 	  "rest:50",
-	  { IS_REST, ANSWER("DELETE", "/api/principal/a%40x.test", NULL, 404, ""), END },
+	  { IS_REST, ANSWER("DELETE", "/api/principal/a%40x.test", NULL, 404, ""), REST_GONE, END },
 	  LAPSE_OK,
+	  false,
+	  NULL },
+	{ "delete, 404 and no such route for the account either",
+	  PROVIDER_DELETE,
+	  "rest:50",
+	  { IS_REST, ANSWER("DELETE", "/api/principal/a%40x.test", NULL, 404, ""),
+	    ANSWER("GET", "/api/principal/a%40x.test", NULL, 404, ""), END },
+	  LAPSE_OK,
+	  false,
+	  NULL },
+	{ "delete, 404 while the account is there",
+	  PROVIDER_DELETE,
+	  "rest:50",
+	  { IS_REST, ANSWER("DELETE", "/api/principal/a%40x.test", NULL, 404, ""),
+	    ANSWER("GET", "/api/principal/a%40x.test", NULL, 200,
+		   "{\"data\":{\"name\":\"a@x.test\"}}"),
+	    END },
+	  LAPSE_EUPSTREAM,
+	  false,
+	  NULL },
+	{ "delete, 404 and then nothing that can be believed",
+	  PROVIDER_DELETE,
+	  "rest:50",
+	  { IS_REST, ANSWER("DELETE", "/api/principal/a%40x.test", NULL, 404, ""),
+	    ANSWER("GET", "/api/principal/a%40x.test", NULL, 502, ""), END },
+	  LAPSE_EUPSTREAM,
 	  false,
 	  NULL },
 	{ "delete, said to be taken",
@@ -460,7 +489,7 @@ static void generations(void **state)
 	begin(d, PROVIDER_DELETE, "rest:50");
 	talk(d, (const struct line[]){ delete_ok, END });
 	begin(d, PROVIDER_DELETE, "rest:50");
-	talk(d, (const struct line[]){ delete_404, IS_REST, END });
+	talk(d, (const struct line[]){ delete_404, IS_REST, REST_GONE, END });
 	assert_int_equal(d->op.err, LAPSE_OK);
 	begin(d, PROVIDER_DELETE, "rest:50");
 	talk(d, (const struct line[]){ delete_404, ANSWER("GET", PROBE, NULL, 502, ""), END });

@@ -13,13 +13,17 @@ struct made {
 static int create(struct world *w, struct tx *tx, const char *owner, bool admin, lapse_ms expires,
 		  struct made *ret)
 {
-	struct token t = { .owner = owner, .admin = admin, .expires_at = expires };
+	struct token t = { .owner = owner,
+			   .name = "",
+			   .scopes = SCOPE_ALL,
+			   .admin = admin,
+			   .expires_at = expires };
 	struct problem p = { 0 };
 	struct arena arena;
 
 	(void)w;
 	arena_init(&arena);
-	int r = token_create(tx, &t, ret->text, &arena, &p);
+	int r = token_create(tx, &t, NULL, ret->text, &arena, &p);
 	if (r == LAPSE_OK)
 		snprintf(ret->prefix, sizeof(ret->prefix), "%s", t.prefix);
 	arena_done(&arena);
@@ -46,7 +50,7 @@ static int revoke(struct world *w, const char *prefix)
 	struct tx tx;
 
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
-	int r = token_revoke(&tx, prefix, &p);
+	int r = token_revoke(&tx, prefix, NULL, &p);
 	if (r < 0)
 		tx_rollback(&tx);
 	else
@@ -145,7 +149,7 @@ static void a_rollback_changes_nobody(void **state)
 	create_one(w, "fleet", true, LAPSE_NEVER, &kept);
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
 	assert_int_equal(create(w, &tx, "x", true, LAPSE_NEVER, &dropped), LAPSE_OK);
-	assert_int_equal(token_revoke(&tx, kept.prefix, &p), LAPSE_OK);
+	assert_int_equal(token_revoke(&tx, kept.prefix, NULL, &p), LAPSE_OK);
 	assert_null(check(w, dropped.text)); /* not before the commit */
 	assert_non_null(check(w, kept.text));
 	tx_rollback(&tx);
@@ -236,8 +240,8 @@ static void the_last_admin_stays_within_a_transaction(void **state)
 	create_one(w, "fleet", true, LAPSE_NEVER, &second);
 	create_one(w, "tenant", false, LAPSE_NEVER, &plain);
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
-	assert_int_equal(token_revoke(&tx, first.prefix, &p), LAPSE_OK);
-	int r = token_revoke(&tx, second.prefix, &p);
+	assert_int_equal(token_revoke(&tx, first.prefix, NULL, &p), LAPSE_OK);
+	int r = token_revoke(&tx, second.prefix, NULL, &p);
 	tx_rollback(&tx);
 	assert_int_equal(r, LAPSE_ECONFLICT);
 }

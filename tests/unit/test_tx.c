@@ -77,7 +77,7 @@ static void a_rollback_drops_them(void **state)
 
 	begin(w, &tx);
 	effect(&tx, "a");
-	tx_count(&tx, "messages", 5);
+	tx_count(&tx, &MESSAGE_BOUND, 5);
 	tx_rollback(&tx);
 	assert_string_equal(ran, "");
 	world_check_counters(w);
@@ -137,12 +137,12 @@ static void live_counts_follow(void **state)
 	assert_int_equal(tx_step_begin(&tx), LAPSE_OK);
 	assert_int_equal(send_one(&tx, "o", &m, &p), LAPSE_OK);
 	assert_int_equal(tx_step_undo(&tx), LAPSE_OK);
-	assert_int_equal(w->engine.states[0].live, 0);
+	assert_int_equal(w->engine.matrix.bounds[0]->live, 0);
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);
-	assert_int_equal(w->engine.states[0].live, 1);
+	assert_int_equal(w->engine.matrix.bounds[0]->live, 1);
 	world_check_counters(w);
 	world_reopen(w);
-	assert_int_equal(w->engine.states[0].live, 1);
+	assert_int_equal(w->engine.matrix.bounds[0]->live, 1);
 }
 
 static void a_failed_commit_undoes_everything(void **state)
@@ -192,8 +192,8 @@ static void reads_see_one_state_and_write_nothing(void **state)
 		assert_int_equal(db_step(&q), 1);
 		assert_int_equal(db_int(&q, 0), 0);
 		side_run(w,
-			 "INSERT INTO messages VALUES (%d, 'o', 'a', 's', 'c', 't', '{}', 1, 0, "
-			 "NULL, NULL, NULL)",
+			 "INSERT INTO messages VALUES (%d, 0, NULL, NULL, NULL, 0, 1, 'o', 'a', "
+			 "'s', 't', '{}', 'c', 101)",
 			 i + 1);
 	}
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);

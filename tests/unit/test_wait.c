@@ -3,35 +3,42 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/state.h"
 #include "unit.h"
 
 struct sleeper {
 	struct waiter waiter;
 	struct waits *waits;
-	int woken, order;
+	int woken, order, late;
 	const char *again;      /* waits for this key when woken */
 	struct sleeper *leaves; /* takes this one out when woken */
 };
 
 static int order;
 
-static void wake(struct waiter *w)
+static void wake(struct waiter *w, bool timed_out)
 {
 	struct sleeper *s = CONTAINER_OF(w, struct sleeper, waiter);
 
 	s->woken++;
+	s->late += timed_out;
 	s->order = ++order;
 	if (s->again)
-		wait_add(s->waits, s->again, &s->waiter);
+		wait_add(s->waits, s->again, LAPSE_NEVER, &s->waiter);
 	if (s->leaves)
 		wait_remove(s->waits, &s->leaves->waiter);
 }
 
-static void add(struct waits *w, const char *key, struct sleeper *s)
+static void add_until(struct waits *w, const char *key, lapse_us until, struct sleeper *s)
 {
 	*s = (struct sleeper){ .waits = w, .waiter = { .wake = wake } };
 	list_init(&s->waiter.link);
-	wait_add(w, key, &s->waiter);
+	wait_add(w, key, until, &s->waiter);
+}
+
+static void add(struct waits *w, const char *key, struct sleeper *s)
+{
+	add_until(w, key, LAPSE_NEVER, s);
 }
 
 static void a_key_wakes_its_own_in_order(void **state)
@@ -131,7 +138,7 @@ static void a_message_wakes_its_inbox(void **state)
 	struct tx tx;
 
 	arena_init(&arena);
-	add(&w->engine.waits, message_wait_key(&arena, "o", "a"), &s);
+	add(&api_of(&w->engine)->waits, message_wait_key(&arena, "o", "a"), &s);
 	send_message(w, "o", "b");
 	send_message(w, "other", "a");
 	assert_int_equal(s.woken, 0);
@@ -161,7 +168,7 @@ static void a_waiter_of_the_same_turn_is_woken(void **state)
 
 	arena_init(&arena);
 	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
-	add(&w->engine.waits, message_wait_key(&arena, "o", "a"), &s);
+	add(&api_of(&w->engine)->waits, message_wait_key(&arena, "o", "a"), &s);
 	assert_int_equal(send_one(&tx, "o", &m, &p), LAPSE_OK);
 	assert_int_equal(tx_commit(&tx), LAPSE_OK);
 	assert_int_equal(s.woken, 1);
@@ -186,6 +193,72 @@ static void one_who_is_woken_may_take_another_out(void **state)
 	waits_done(&w);
 }
 
+static void a_limit_ends_the_wait_once(void **state)
+{
+	struct sleeper a, b, c;
+	struct waits w;
+
+	(void)state;
+	waits_init(&w);
+	assert_int_equal(waits_next_us(&w, 0), INT64_MAX);
+	order = 0;
+	add_until(&w, "k", 300, &a);
+	add_until(&w, "k", 200, &b);
+	add(&w, "k", &c);
+	assert_int_equal(waits_next_us(&w, 50), 150);
+	assert_int_equal(waits_next_us(&w, 201), 0);
+	waits_expire(&w, 199);
+	assert_int_equal(b.woken, 0);
+	waits_expire(&w, 200);
+	assert_int_equal(b.late, 1);
+	assert_int_equal(a.woken + c.woken, 0);
+	wait_wake(&w, "k"); /* and then their limits mean nothing */
+	assert_int_equal(a.woken, 1);
+	assert_int_equal(a.late, 0);
+	assert_int_equal(c.woken, 1);
+	assert_int_equal(b.woken, 1);
+	waits_expire(&w, 1000);
+	assert_int_equal(a.woken + b.woken + c.woken, 3);
+	assert_int_equal(w.limits.count, 0);
+	waits_done(&w);
+}
+
+static void the_last_whose_time_is_over_takes_the_key_along(void **state)
+{
+	struct sleeper a, b;
+	struct waits w;
+
+	(void)state;
+	waits_init(&w);
+	add_until(&w, "k", 1, &a);
+	add_until(&w, "k", 2, &b);
+	a.leaves = &b;
+	waits_expire(&w, 10);
+	assert_int_equal(a.late, 1);
+	assert_int_equal(b.woken, 0); /* a has taken it out */
+	assert_int_equal(w.keys.count, 0);
+	waits_done(&w);
+}
+
+/* The ticks of an engine keep the limits of its calls. */
+static void the_engine_sleeps_until_the_first_limit(void **state)
+{
+	struct world *w = *state;
+	struct sleeper a;
+
+	tick_until_idle(w);
+	lapse_us now = clock_mono(w->engine.clock);
+	add_until(&api_of(&w->engine)->waits, "k", now + 5000, &a);
+	assert_true(engine_next_us(&w->engine) <= 5000);
+	tick_until_idle(w);
+	assert_int_equal(a.woken, 0);
+	fake_clock_advance(&w->time, 5);
+	assert_int_equal(engine_next_us(&w->engine), 0);
+	tick_until_idle(w);
+	assert_int_equal(a.late, 1);
+	assert_false(waiters_exist(&w->engine));
+}
+
 #define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
 
 int main(void)
@@ -198,6 +271,9 @@ int main(void)
 		WORLD_TEST(a_message_wakes_its_inbox),
 		WORLD_TEST(a_waiter_of_the_same_turn_is_woken),
 		cmocka_unit_test(one_who_is_woken_may_take_another_out),
+		cmocka_unit_test(a_limit_ends_the_wait_once),
+		cmocka_unit_test(the_last_whose_time_is_over_takes_the_key_along),
+		WORLD_TEST(the_engine_sleeps_until_the_first_limit),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

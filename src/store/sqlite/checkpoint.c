@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/sqlite/checkpoint.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/mem.h"
+#include "store/sqlite/db.h"
+#include "store/sqlite/syncer.h"
+
+/* The log is copied back once it is this large: large enough that a page written often is copied
+ * once. */
+#define SOFT_BYTES (INT64_C(32) << 20)
+#define PASSES_MAX 4                   /* beside the writer, before it is held back */
+#define HARD_BUSY_MS 20                /* how long writers wait for a reader of the log */
+#define HARD_PAUSE_US INT64_C(1000000) /* before that is tried again */
+#define LEFT_BYTES (INT64_C(1) << 20)  /* little enough to hold the writer back for */
+
+#define CHECKPOINTER_MAGIC 0x4c50434bu
+
+struct checkpointer {
+	uint32_t magic;
+	pthread_t thread;
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t wake;
+	int64_t wal_bytes; /* after the last commit */
+	int64_t errors;
+	bool wanted, stop;
+
+	pthread_mutex_t gate; /* held by a write transaction, or by a hard checkpoint */
+	struct db *db;        /* the thread's own */
+	lapse_us hard_at;     /* monotonic: no hard checkpoint before */
+	int64_t max_bytes;
+};
+
+void checkpointer_hold(struct checkpointer *c)
+{
+	pthread_mutex_lock(&c->gate);
+}
+
+void checkpointer_release(struct checkpointer *c)
+{
+	pthread_mutex_unlock(&c->gate);
+}
+
+static void checkpointer_note(void *arg, int64_t wal_bytes)
+{
+	struct checkpointer *c = arg;
+
+	assert(c->magic == CHECKPOINTER_MAGIC && wal_bytes >= 0);
+	pthread_mutex_lock(&c->lock);
+	c->wal_bytes = wal_bytes;
+	if (wal_bytes >= SOFT_BYTES && !c->wanted) {
+		c->wanted = true;
+		pthread_cond_signal(&c->wake);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* First, beside the writer, everything that can be copied, again while much has come meanwhile;
+ * then, when the log is beyond its limit, the little that is left with the writer held back, so
+ * that the log starts over. */
+static int checkpointer_copy(struct checkpointer *c, int64_t wal_bytes)
+{
+	int64_t left = INT64_MAX;
+	int r = LAPSE_OK;
+
+	for (int i = 0; r == LAPSE_OK && left > LEFT_BYTES && i < PASSES_MAX; i++)
+		r = sqlite_checkpoint(c->db, false, &left);
+	if (r < 0 || wal_bytes < c->max_bytes || clock_mono(&CLOCK_SYSTEM) < c->hard_at)
+		return r;
+	checkpointer_hold(c);
+	r = sqlite_checkpoint(c->db, true, &left);
+	checkpointer_release(c);
+	if (r ==
+	    LAPSE_ERETRY) { /* a long reader needs the log: it grows until the read has ended */
+		c->hard_at = clock_mono(&CLOCK_SYSTEM) + HARD_PAUSE_US;
+		r = LAPSE_OK;
+	}
+	return r;
+}
+
+static void *checkpointer_loop(void *arg)
+{
+	struct checkpointer *c = arg;
+
+	assert(c->magic == CHECKPOINTER_MAGIC);
+	pthread_mutex_lock(&c->lock);
+	while (!c->stop) {
+		if (!c->wanted) {
+			pthread_cond_wait(&c->wake, &c->lock);
+			continue;
+		}
+		int64_t bytes = c->wal_bytes;
+		pthread_mutex_unlock(&c->lock);
+		int r = checkpointer_copy(c, bytes);
+		if (r == LAPSE_ESYNC)
+			syncer_die("database");
+		pthread_mutex_lock(&c->lock);
+		c->wanted = false;
+		if (r < 0)
+			c->errors++;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+int checkpointer_start(const struct db_config *config, struct db *writer, int64_t wal_max_bytes,
+		       struct checkpointer **ret, struct problem *p)
+{
+	struct checkpointer *c = mem_zalloc(1, sizeof(*c));
+	struct db_config own = *config;
+	own.busy_timeout_ms = HARD_BUSY_MS;
+	int r = db_open(&own, &c->db, p);
+	if (r < 0) {
+		free(c);
+		return r;
+	}
+	c->magic = CHECKPOINTER_MAGIC;
+	c->max_bytes = wal_max_bytes;
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->gate, NULL);
+	pthread_cond_init(&c->wake, NULL);
+	if (pthread_create(&c->thread, NULL, checkpointer_loop, c) != 0) {
+		db_close(c->db);
+		free(c);
+		return problem_set(p, LAPSE_EINTERNAL, NULL, "cannot start the checkpoint thread");
+	}
+	sqlite_on_wal(writer, checkpointer_note, c);
+	*ret = c;
+	return LAPSE_OK;
+}
+
+void checkpointer_stop(struct checkpointer *c)
+{
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->lock);
+	c->stop = true;
+	pthread_cond_signal(&c->wake);
+	pthread_mutex_unlock(&c->lock);
+	pthread_join(c->thread, NULL);
+	pthread_mutex_destroy(&c->lock);
+	pthread_mutex_destroy(&c->gate);
+	pthread_cond_destroy(&c->wake);
+	db_close(c->db);
+	free(c);
+}
+
+int64_t checkpointer_wal_bytes(struct checkpointer *c)
+{
+	pthread_mutex_lock(&c->lock);
+	int64_t bytes = c->wal_bytes;
+	pthread_mutex_unlock(&c->lock);
+	return bytes;
+}
+
+int64_t checkpointer_errors(struct checkpointer *c)
+{
+	pthread_mutex_lock(&c->lock);
+	int64_t errors = c->errors;
+	pthread_mutex_unlock(&c->lock);
+	return errors;
+}

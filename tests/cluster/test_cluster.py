@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for several replicas of one database, property by property."""
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cluster import LEASE_MS
+from harness import wait_until
+from test_stream import Stream
+from test_webhooks import Receiver
+
+LEASE_S = LEASE_MS / 1000
+
+
+@pytest.fixture
+def pool():
+    with concurrent.futures.ThreadPoolExecutor(16) as executor:
+        yield executor
+
+
+# Replicas and leases
+
+
+def test_each_replica_has_a_number_and_all_see_the_same(cluster):
+    three = cluster()
+    lists = [one.get("/v1/replicas") for one in three]
+    assert all(answer["cluster"] for answer in lists)
+    assert [[row["number"] for row in answer["data"]] for answer in lists] == [[1, 2, 3]] * 3
+    assert [next(row["number"] for row in answer["data"] if row["self"]) for answer in lists] == [1, 2, 3]
+    sent = [one.client().send("bob") for one in three]
+    assert [int(message["id"], 16) & 255 for message in sent] == [1, 2, 3]
+
+
+def test_schedulers_are_shared_and_move_when_a_replica_dies(cluster):
+    three = cluster()
+    before = three.wait_for_leaders()
+    share = [list(before.values()).count(number) for number in (1, 2, 3)]
+    assert max(share) - min(share) <= 1, before
+    victim = three[0]
+    victim.kill()
+    died = time.monotonic()
+    wait_until(lambda: 1 not in three.leaders().values() and 0 not in three.leaders().values(), 10 * LEASE_S)
+    took = time.monotonic() - died
+    assert took < 2 * LEASE_S + 1, took  # a busy machine may need a little longer than two leases
+    after = three.rows("SELECT scheduler, token FROM scheduler_leases WHERE moved_at > 0")
+    assert all(row["token"] >= 1 for row in after)
+    assert {row["state"] for row in three[1].get("/v1/replicas")["data"] if row["number"] == 1} == {"expelled"}
+
+
+def test_a_replica_that_stops_cleanly_gives_its_leases_back(cluster):
+    three = cluster()
+    three.wait_for_leaders()
+    three[2].stop()
+    states = {row["number"]: row["state"] for row in three[0].get("/v1/replicas")["data"]}
+    assert states == {1: "live", 2: "live", 3: "stopped"}
+    assert 3 not in three.leaders().values()
+    three.wait_for_leaders()
+
+
+def test_a_number_is_not_used_again_at_once(cluster):
+    two = cluster(count=2)
+    two[1].stop()
+    assert two.add().number() == 3
+
+
+def test_a_replica_that_was_left_out_ends(cluster):
+    two = cluster(count=2)
+    two[1].pause()
+    wait_until(lambda: {row["number"]: row["state"] for row in two[0].get("/v1/replicas")["data"]}[2] == "expelled",
+               10 * LEASE_S)
+    two[1].go_on()
+    assert two[1].end() == 3
+    assert "replica.left_out" in two[1].log()
+
+
+def test_a_lapsed_outside_the_cluster_is_refused(cluster):
+    one = cluster(count=1)
+    other = one.make()
+    other.store.flags = lambda: {"store": one.url}
+    other.spawn()
+    assert other.end(20) != 0
+    assert "--cluster" in other.log()
+
+
+def test_cluster_needs_postgresql(cluster, tmp_path):
+    one = cluster(count=1)
+    other = one.make()
+    other.store.flags = lambda: {"cluster": "true"}
+    other.spawn()
+    assert other.end() != 0
+    assert "PostgreSQL" in other.log()
+
+
+def test_a_replica_needs_the_key_of_the_cluster(cluster):
+    one = cluster(count=1)
+    for key, words in ((None, "does not have"), ("0" * 64, "another key")):
+        other = one.make()
+        (other.data_dir / "lapse.key").unlink()
+        if key:
+            (other.data_dir / "lapse.key").write_text(key + "\n")
+            (other.data_dir / "lapse.key").chmod(0o600)
+        other.spawn()
+        assert other.end() != 0
+        assert words in other.log() and "copy it" in other.log()
+
+
+def test_attachments_are_refused_where_their_files_are_not(cluster):
+    two = cluster(count=2)
+    assert [row["files"] for row in two[0].get("/v1/replicas")["data"]] == [True, False]
+    staged = two[0].client().stage(b"hello")
+    refused = two[1].client().get("/v1/attachments")
+    assert refused.status == 503 and "data_dir/files" in refused.json()["error"]["message"]
+    assert two[0].client().content(staged["checksum"]).body == b"hello"
+
+
+def test_attachments_work_where_files_are_shared(cluster):
+    one = cluster(count=1)
+    other = one.make()
+    (other.data_dir / "files").mkdir(mode=0o700)
+    marker = (one[0].data_dir / "files" / "lapse.store").read_text()
+    (other.data_dir / "files" / "lapse.store").write_text(marker)  # as a shared mount would show it
+    other.start()
+    assert [row["files"] for row in one[0].get("/v1/replicas")["data"]] == [True, True]
+    assert other.client().get("/v1/attachments").status == 200
+
+
+TRIGGER = """
+CREATE TABLE swept (tbl text, scheduler text, replica bigint, token bigint, xid xid8, at timestamptz);
+CREATE FUNCTION note_sweep() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO swept SELECT TG_TABLE_NAME, l.scheduler, l.replica, l.token, pg_current_xact_id(), clock_timestamp()
+  FROM scheduler_leases AS l WHERE l.scheduler = TG_ARGV[0];
+  RETURN OLD;
+END $$;
+"""
+
+
+def test_only_the_leader_sweeps(cluster):
+    three = cluster(message_ttl_ms=1, message_sweep_ms=20)
+    with_trigger = three.rows
+    with_trigger(TRIGGER + "CREATE TRIGGER note BEFORE DELETE ON messages FOR EACH ROW "
+                 "EXECUTE FUNCTION note_sweep('messages')")
+    leader = three.wait_for_leaders()["messages"]
+    for i in range(60):
+        client = three[i % 3].client()
+        message = client.send("bob", content=str(i))
+        client.read("bob", message["id"])
+        client.close()
+    wait_until(lambda: three.rows("SELECT count(*) AS n FROM swept")[0]["n"] >= 60, 20)
+    swept = three.rows("SELECT DISTINCT replica, token FROM swept")
+    assert [row["replica"] for row in swept] == [leader]
+    for one in three:  # and nobody's log has a failed sweep
+        assert "tick_failed" not in one.log()
+
+
+def test_a_sweep_by_hand_takes_the_lease(cluster):
+    three = cluster(message_ttl_ms=1, message_sweep_ms=600_000)
+    leader = three.wait_for_leaders()["messages"]
+    other = next(one for one in three if one.number() != leader)
+    client = other.client()
+    message = client.send("bob")
+    client.read("bob", message["id"])
+    time.sleep(0.01)
+    assert client.sweep("messages")["pruned"] == 1
+    assert three.leaders()["messages"] == other.number()
+
+
+# Memory
+
+
+def test_a_token_made_on_one_is_known_to_all_and_revoked_on_all_within_a_second(cluster):
+    three = cluster()
+    admin = three[0].client().post("/v1/tokens", {"owner": "root", "admin": True}).ok(201)["token"]
+    wait_until(lambda: all(type(one.client())(one.address, token=admin).get("/v1/clock").status == 200
+                           for one in three), 1)
+    made = type(three[0].client())(three[0].address, token=admin).token("fleet")
+    text = made["token"] if isinstance(made, dict) else made
+    clients = [type(one.client())(one.address, token=text) for one in three]
+    wait_until(lambda: all(client.get("/v1/clock").status == 200 for client in clients), 1)
+    prefix = text.split("_")[1]
+    type(three[0].client())(three[1].address, token=admin).delete(f"/v1/tokens/{prefix}").ok()
+    revoked = time.monotonic()
+    wait_until(lambda: all(client.get("/v1/clock").status == 401 for client in clients), 5)
+    assert time.monotonic() - revoked < 1
+
+
+def test_a_long_poll_wakes_on_another_replica(cluster, pool):
+    three = cluster()
+    for waiter, sender in ((0, 1), (1, 2), (2, 0)):
+        agent = f"bob-{waiter}"
+        client = three[waiter].client()
+        future = pool.submit(client.list, agent, unread="true", wait_ms=20_000)
+        time.sleep(0.2)
+        begun = time.monotonic()
+        sent = three[sender].client().send(agent)
+        assert future.result(10).data == [sent]
+        assert time.monotonic() - begun < 1
+
+
+def test_a_long_poll_survives_a_pause_of_its_replica(cluster, pool):
+    two = cluster(count=2, cluster_lease_ms=20_000)
+    future = pool.submit(two[0].client().list, "bob", unread="true", wait_ms=20_000)
+    wait_until(lambda: len(two[0].get("/v1/replicas")["data"]) == 2)
+    time.sleep(0.3)
+    two[0].pause()
+    sent = two[1].client().send("bob")
+    time.sleep(1.5)  # longer than memory is trusted
+    two[0].go_on()
+    assert future.result(10).data == [sent]
+
+
+def test_events_come_in_the_same_order_on_every_stream(cluster, pool):
+    three = cluster()
+    streams = [Stream(one) for one in three]
+    time.sleep(0.2)
+
+    def send(i):
+        client = three[i % 3].client()
+        for j in range(40):
+            client.send(f"agent-{i}", content=f"{i}-{j}")
+        client.close()
+
+    list(pool.map(send, range(6)))
+    seen = []
+    for stream in streams:
+        ids = []
+        while len(ids) < 240:
+            kind, _, event_id = stream.event()
+            if kind == "message.sent":
+                ids.append(event_id)
+        seen.append(ids)
+        stream.close()
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0] == sorted(seen[0])
+
+
+def test_what_an_owner_uses_is_counted_on_all_replicas(cluster):
+    two = cluster(count=2, inboxes_max_per_owner=2)
+    two[0].client().send("ann")
+    two[1].client().send("bob")
+    for one in two:
+        refused = one.client().post("/v1/agents/carl/messages", {"from": "me", "content": "hello"})
+        assert refused.status == 429, refused.json()
+    two[0].client().put("/v1/quotas/local", {"inboxes": 3}).ok()
+    two[1].client().send("carl")
+    for one in two:
+        assert one.client().post("/v1/agents/dora/messages", {"from": "me", "content": "hello"}).status == 429
+
+
+def test_claims_are_exclusive(cluster, pool):
+    three = cluster()
+    sent = [three[i % 3].client().send("worker", content=str(i))["id"] for i in range(90)]
+
+    def claim(i):
+        client, got = three[i % 3].client(), []
+        while True:
+            page = client.claim("worker", limit=3, visibility_ms=60_000).ok()["data"]
+            if not page:
+                return got
+            got += [message["id"] for message in page]
+
+    claimed = [one for part in pool.map(claim, range(6)) for one in part]
+    assert sorted(claimed) == sorted(sent)
+
+
+def test_an_agent_that_beats_on_one_replica_lives_on_all(cluster):
+    three = cluster(agent_evict_after_ms=1500, agent_sweep_ms=100)
+    three.wait_for_leaders()
+    beater = three[0].client()
+    end = time.monotonic() + 6
+    while time.monotonic() < end:
+        assert beater.post("/v1/agents/alive/heartbeat", {"cluster_id": "c"}).status in (200, 201, 204)
+        for one in three:
+            assert one.client().get("/v1/agents/alive").status == 200
+        time.sleep(0.3)
+    assert [row for row in three.rows("SELECT data FROM events WHERE kind = 'agent.evicted'")] == []
+    silent = time.monotonic()
+    wait_until(lambda: all(one.client().get("/v1/agents/alive").status == 404 for one in three), 10)
+    assert time.monotonic() - silent < 1.5 + 2 + 1
+    evicted = three.rows("SELECT data FROM events WHERE kind = 'agent.evicted'")
+    assert [json.loads(row["data"])["agent_id"] for row in evicted] == ["alive"]
+
+
+def test_capabilities_set_on_one_are_seen_on_all(cluster):
+    three = cluster()
+    three[0].client().post("/v1/agents/a/heartbeat", {"cluster_id": "c", "capabilities": ["x"]})
+    three[1].client().post("/v1/agents/a/heartbeat", {"cluster_id": "c", "capabilities": ["y"]})
+    for one in three:
+        assert one.get("/v1/agents/a")["capabilities"] == ["y"]
+    # A heartbeat that says nothing new, to a replica that heard of the change, keeps it.
+    wait_until(lambda: three[2].client().post("/v1/agents/a/heartbeat", {"cluster_id": "c"}).status < 300, 2)
+    assert three[0].get("/v1/agents/a")["capabilities"] == ["y"]
+
+
+def test_without_the_database_everything_is_503_and_nobody_is_evicted(cluster, server):
+    two = cluster(count=2, agent_evict_after_ms=2000, agent_sweep_ms=100)
+    client = two[0].client()
+    client.post("/v1/agents/a/heartbeat", {"cluster_id": "c"})
+    server.stop(signal.SIGQUIT, keep=True)
+    try:
+        wait_until(lambda: two[0].client().post("/v1/agents/a/heartbeat", {"cluster_id": "c"}).status == 503, 3)
+        time.sleep(2.5)
+    finally:
+        server.start()
+    wait_until(lambda: two[0].client().post("/v1/agents/a/heartbeat", {"cluster_id": "c"}).status < 300, 20)
+    assert two.rows("SELECT count(*) AS n FROM events WHERE kind = 'agent.evicted'") == [{"n": 0}]
+    wait_until(lambda: two[1].client().get("/v1/replicas").status == 200, 20)
+    assert {row["state"] for row in two[1].get("/v1/replicas")["data"]} == {"live"}
+
+
+def test_one_replica_posts_webhooks_and_another_goes_on(cluster):
+    three = cluster(webhook_allow_private="true")
+    receiver = Receiver()
+    made = three[0].client().post("/v1/webhooks", {"url": receiver.url, "types": ["message.sent"]}).ok(201)
+    sent = [three[i % 3].client().send("bob", content=str(i))["id"] for i in range(30)]
+
+    def posted():
+        return [event["data"]["messages"][0]["id"] for event in receiver.events()]
+
+    wait_until(lambda: len(posted()) >= 30, 20)
+    assert posted() == sent  # once each, in the order of the commits
+    time.sleep(1.2)  # where it is, is written down every second
+    leader = three.wait_for_leaders()["webhooks"]
+    victim = next(one for one in three if one.number() == leader)
+    victim.kill()
+    more = [one.client().send("bob", content="more")["id"] for one in three.live()]
+    wait_until(lambda: set(more) <= set(posted()), 10 * LEASE_S)
+    left = [event_id for event_id in posted() if event_id in more]
+    assert left == more
+    three.live()[0].client().delete(f"/v1/webhooks/{made['id']}").ok()
+    receiver.close()
+
+
+def test_a_mailbox_made_on_one_expires_on_time_whoever_sweeps(cluster):
+    three = cluster(mailbox_min_ttl_ms=500, mailbox_sweep_ms=600_000)
+    leader = three.wait_for_leaders()["mailboxes"]
+    other = next(one for one in three if one.number() != leader)
+    made = time.monotonic()
+    box = other.client().post("/v1/mailboxes", {"ttl_ms": 600}).ok(201)
+    wait_until(lambda: three.rows("SELECT 1 AS n FROM mailboxes WHERE status = 'expired' AND address = $1",
+                                  box["address"]), 10)
+    assert 0.6 <= time.monotonic() - made < 3
+
+
+def test_a_hold_released_on_one_lets_the_leader_evict(cluster):
+    three = cluster(agent_evict_after_ms=800, agent_sweep_ms=600_000)
+    leader = three.wait_for_leaders()["agents"]
+    other = next(one for one in three if one.number() != leader)
+    client = other.client()
+    client.post("/v1/agents/held/heartbeat", {"cluster_id": "c"})
+    client.put("/v1/holds/agents/held", {"reason": "look"}).ok()
+    time.sleep(3)
+    assert three.rows("SELECT count(*) AS n FROM agents WHERE agent = 'held'") == [{"n": 1}]
+    other.client().delete("/v1/holds/agents/held").ok()
+    wait_until(lambda: three.rows("SELECT count(*) AS n FROM agents WHERE agent = 'held'") == [{"n": 0}], 10)
+
+
+def test_every_replica_knows_when_a_table_was_swept_last(cluster):
+    three = cluster(message_sweep_ms=300)
+    three.wait_for_leaders()
+    wait_until(lambda: all(one.client().matrix("messages")["last_sweep_at"] for one in three), 10)
+    first = [one.client().matrix("messages")["last_sweep_at"] for one in three]
+    wait_until(lambda: all(one.client().matrix("messages")["last_sweep_at"] > before
+                           for one, before in zip(three, first)), 10)
+
+
+def test_figures_and_the_command_show_the_cluster(cluster):
+    two = cluster(count=2)
+    two.wait_for_leaders()
+    assert [one.metric("lapse_replicas") for one in two] == [2, 2]
+    assert sum(one.metric("lapse_schedulers_led") for one in two) == len(two.leaders())
+    done = subprocess.run([os.environ["LAPSE"], "replicas", "--url", two[0].address, "--json"],
+                          capture_output=True, text=True, timeout=20, check=True)
+    rows = json.loads(done.stdout)["data"]
+    assert [(row["number"], row["state"]) for row in rows] == [(1, "live"), (2, "live")]
+    assert sorted(name for row in rows for name in row["schedulers"]) == sorted(two.leaders())
+    status = subprocess.run([os.environ["LAPSE"], "status", "--url", two[0].address],
+                            capture_output=True, text=True, timeout=20, check=True)
+    assert "replicas 2" in status.stdout
+
+
+def test_a_stream_resumes_on_a_replica_that_has_just_started(cluster):
+    one = cluster(count=1)
+    one[0].client().send("bob")
+    other = one.add()
+    with Stream(other) as fresh:
+        wait_until(lambda: fresh.event(2), 5)  # its own coming
+        cursor = fresh.last_id
+    with Stream(one[0], last_event_id=cursor) as resumed:
+        sent = other.client().send("bob")
+        kind, data, _ = resumed.event()
+        while kind != "message.sent":
+            assert kind != "gap", data
+            kind, data, _ = resumed.event()
+        assert data["data"]["messages"][0]["id"] == sent["id"]

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store in PostgreSQL: what it refuses, and what becomes of writes when a connection is lost."""
+import collections
+import concurrent.futures
+import itertools
+import re
+import signal
+
+import pytest
+
+from harness import Daemon, run_to_end, wait_until
+from pgproxy import PgProxy
+from postgres import postgres_server  # noqa: F401 (a fixture)
+
+_names = itertools.count(1)
+LAPSED = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lapsed'"
+
+
+@pytest.fixture
+def url(postgres_server):  # noqa: F811
+    return postgres_server.make_database(f"store-{next(_names)}")
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def start_one(store, **options):
+        started.append(Daemon(tmp_path / f"data-{len(started)}", store=store, **options))
+        return started[-1].start()
+
+    yield start_one
+    for daemon in started:
+        daemon.stop()
+
+
+def count(server, url):
+    return int(server.run("SELECT count(*) FROM messages", re.search(r"/([^/?]+)\?", url).group(1)))
+
+
+def test_a_second_lapsed_is_refused(start, url, tmp_path):
+    start(url).client().send("a")
+    code, said = run_to_end(tmp_path / "second", f"--store={url}", timeout_s=30)
+    assert code == 1 and "another lapsed uses this database (process" in said, said
+
+
+def test_the_next_lapsed_finds_what_the_last_one_wrote(start, url):
+    daemon = start(url)
+    sent = daemon.client().send("a")
+    daemon.kill()
+    assert daemon.start().client().inbox("a") == [sent]
+
+
+def test_a_password_is_never_shown(start, url, tmp_path):
+    secret = url.replace("lapse@", "lapse:hunter2@") + "&sslpassword=hunter3"
+    code, said = run_to_end(tmp_path / "refused", f"--store={secret}")
+    assert code == 2 and "can be read by everybody" in said and "hunter" not in said
+    daemon = start(None, env={"LAPSE_STORE": secret})
+    (row,) = [row for row in daemon.client().get("/v1/settings").ok()["data"] if row["name"] == "store"]
+    assert row["value"] == url.replace("lapse@", "lapse:***@") + "&sslpassword=***"
+    assert "hunter" not in daemon.log()
+
+
+def test_the_uri_may_come_from_a_file(start, url, tmp_path):
+    path = tmp_path / "uri"
+    path.write_text(url + "\n")
+    path.chmod(0o600)
+    start(f"@{path}").client().send("a")
+
+
+@pytest.mark.parametrize("store, words", [
+    ("mysql://x", "must be sqlite, a postgresql:// URI"),
+    ("@/nowhere/uri", "/nowhere/uri"),
+    ("postgresql:///x?host=/nowhere", "cannot use the database"),
+])
+def test_a_store_that_cannot_be_is_refused(tmp_path, store, words):
+    code, said = run_to_end(tmp_path / "data", f"--store={store}")
+    assert code in (1, 2) and words in said, said
+
+
+def test_a_lost_session_costs_no_request(start, url, postgres_server):  # noqa: F811
+    daemon = start(url)
+    api = daemon.client()
+    for _ in range(3):
+        api.send("a")
+        postgres_server.run(LAPSED)
+        api.inbox("a")
+    assert len(api.inbox("a")) == 3 == count(postgres_server, url)
+    assert api.metric("lapse_store_reconnects_total") == 3
+
+
+def test_a_server_that_is_away_is_503_until_it_is_back(start, url, postgres_server):  # noqa: F811
+    daemon = start(url)
+    api = daemon.client()
+    sent = api.send("a")
+    postgres_server.stop(signal.SIGQUIT, keep=True)
+    try:
+        answer = api.post("/v1/agents/a/messages", {"from": "b", "content": "x"})
+        answer.fails(503, "unavailable")
+        assert answer.headers["Retry-After"]
+        assert api.get("/readyz").status == 503
+    finally:
+        postgres_server.start()
+    wait_until(lambda: api.get("/v1/agents/a/messages").status == 200, what="back again")
+    assert api.inbox("a") == [sent]
+    api.send("a")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_lost_commit_is_looked_up(start, url, postgres_server, when):  # noqa: F811
+    """The connection is cut as COMMIT goes out: nobody knows at first what became of it."""
+    with PgProxy(postgres_server) as proxy:
+        through = proxy.url.replace("/lapse?", "/" + re.search(r"/([^/?]+)\?", url).group(1) + "?")
+        daemon = start(through)
+        api = daemon.client()
+        api.send("a")
+        proxy.cut_at_commit(when)
+        sent = api.send("a")
+        assert proxy.cuts == 1
+        assert sent in api.inbox("a") and count(postgres_server, url) == 2, "once, not twice"
+        daemon.stop()
+
+
+def test_a_write_that_is_refused_is_that_requests_own(start, url, postgres_server):  # noqa: F811
+    """Requests that share a transaction are sent without waiting; one of them hits a limit."""
+    daemon = start(url, unread_max_per_agent=20)
+    apis = [daemon.client() for _ in range(16)]
+
+    def send(client):
+        agent = "full" if client % 2 else f"other-{client}"
+        answers = [apis[client].post(f"/v1/agents/{agent}/messages", {"from": "b", "content": "x"}) for _ in range(8)]
+        return [(agent.split("-")[0], answer.status) for answer in answers]
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        statuses = collections.Counter(itertools.chain.from_iterable(pool.map(send, range(16))))
+    assert statuses == {("full", 201): 20, ("full", 429): 44, ("other", 201): 64}
+    assert count(postgres_server, url) == 84
+
+
+def test_a_pooler_is_refused(postgres_server, tmp_path):  # noqa: F811
+    def other_key(data):
+        return re.sub(rb"K\0\0\0\x0c....", b"K\0\0\0\x0c\0\0\0\x07", data, flags=re.S)
+
+    with PgProxy(postgres_server) as proxy:
+        proxy.change = other_key
+        code, said = run_to_end(tmp_path / "data", f"--store={proxy.url}")
+    assert code == 2 and "a connection pooler stands between" in said, said
+
+
+def test_another_version_is_refused(postgres_server, tmp_path):  # noqa: F811
+    with PgProxy(postgres_server) as proxy:
+        proxy.change = lambda data: data.replace(b"server_version\x0015.", b"server_version\x0014.")
+        code, said = run_to_end(tmp_path / "data", f"--store={proxy.url}")
+    assert code == 1 and "it is PostgreSQL 14, and lapsed is tested with 15 only" in said, said
+
+
+def test_a_backup_is_the_servers_business(start, url):
+    start(url).client().post("/v1/backup").fails(409, "conflict")

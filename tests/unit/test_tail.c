@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tail of new messages: its order, what is hidden and shown again, and that it frees all it
+ * takes. And the store behind it: a rollback, a failed commit and a restart leave memory and rows
+ * in step. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "message/message.h"
+#include "message/unread.h"
+#include "unit.h"
+
+#define INBOXES 300
+
+static void add(struct tail *t, struct tail_inbox *i, int64_t id)
+{
+	tail_add(t, i, &(struct tail_entry){ .id = id, .timestamp = id });
+}
+
+/* Opened in another order than their names have, then walked by name. */
+static void inboxes_follow_each_other_by_name(void **state)
+{
+	struct tail *t = tail_new(1000);
+	char agent[16], last[TAIL_NAME_BYTES] = "";
+	size_t n = 0;
+
+	(void)state;
+	for (int i = 0; i < INBOXES; i++) {
+		snprintf(agent, sizeof(agent), "a%03d", i * 7 % INBOXES);
+		add(t, tail_open(t, i % 2 ? "red" : "blue", agent, 0), i + 1);
+	}
+	for (struct tail_inbox *i = tail_after(t, ""); i; i = tail_after(t, last), n++) {
+		assert_true(strcmp(i->node.key, last) > 0);
+		assert_ptr_equal(tail_find(t, i->owner, i->agent), i);
+		snprintf(last, sizeof(last), "%s", i->node.key);
+	}
+	assert_int_equal(n, INBOXES);
+	assert_int_equal(t->count, INBOXES);
+	assert_null(tail_find(t, "red", "nobody"));
+	tail_free(t); /* asserts that no byte is left */
+}
+
+static void what_is_hidden_can_be_shown_again(void **state)
+{
+	struct tail *t = tail_new(1000);
+	struct tail_inbox *i = tail_open(t, "o", "a", 5);
+
+	(void)state;
+	for (int64_t id = 1; id <= 10; id++)
+		add(t, i, 10 * id);
+	tail_hide(t, i, 10);
+	tail_hide(t, i, 50);
+	assert_null(tail_entry_of(i, 50));
+	assert_int_equal(t->count, 8);
+	tail_show(t, i, 50);
+	tail_tidy(t);
+	assert_non_null(tail_entry_of(i, 50));
+	assert_null(tail_entry_of(i, 10));
+	assert_null(tail_entry_of(i, 55));
+	for (int64_t id = 2; id <= 8; id++)
+		tail_hide(t, i, 10 * id);
+	tail_tidy(t);
+	assert_int_equal(i->count, 2); /* the hidden ones have made room */
+	add(t, i, 110);
+	tail_take_back(t, i);
+	tail_hide(t, i, 90);
+	tail_hide(t, i, 100);
+	tail_tidy(t);
+	assert_null(tail_find(t, "o", "a"));
+	assert_int_equal(t->count, 0);
+	assert_int_equal(t->bytes, 0);
+	tail_free(t);
+}
+
+/* With a store */
+
+static int small_tail(void **state)
+{
+	int r = world_setup(state);
+	struct world *w = *state;
+
+	w->settings.message_tail_max = 8;
+	world_reopen(w);
+	return r;
+}
+
+static int send_in(struct tx *tx, const char *agent)
+{
+	const struct message draft = { .from = "f", .content = "c", .type = "t", .metadata = "{}" };
+	struct message sent;
+	struct problem p = { 0 };
+
+	return message_send(tx, "o", &draft, &agent, 1, &sent, &p);
+}
+
+/* What the memory holds, as a text. */
+static void tail_text(struct world *w, char *out, size_t size)
+{
+	const struct tail *t = tail_of(&w->engine);
+	size_t n = (size_t)snprintf(out, size, "%" PRId64 "/%" PRId64 "/%d", t->count, t->bytes,
+				    t->pass.running);
+
+	for (const struct tail_inbox *i = t->heads[0]; i; i = i->next[0])
+		n += (size_t)snprintf(out + n, size - n, " %s:%zu:%" PRId64, i->agent, i->live,
+				      i->filed_unread);
+	assert_true(n < size);
+}
+
+static void mark_all(struct tx *tx, const char *agent)
+{
+	int64_t count = 0;
+	bool more = true;
+
+	assert_int_equal(message_mark_before(tx, "o", agent, LAPSE_NEVER, 100, &count, &more),
+			 LAPSE_OK);
+}
+
+/* A full tail, so that sends file as well; then the whole transaction is given up. */
+static void a_rollback_takes_the_memory_back(void **state)
+{
+	struct world *w = *state;
+	char before[512], after[512];
+	struct tx tx;
+
+	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(send_in(&tx, i % 2 ? "a" : "b"), LAPSE_OK);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	tail_text(w, before, sizeof(before));
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+		assert_int_equal(tx_step_begin(&tx), LAPSE_OK);
+		for (int i = 0; i < 5; i++)
+			assert_int_equal(send_in(&tx, i % 2 ? "a" : "new"), LAPSE_OK);
+		mark_all(&tx, "a");
+		mark_all(&tx, "new");
+		if (round == 1)
+			assert_int_equal(tx_step_undo(&tx), LAPSE_OK);
+		tx_rollback(&tx);
+		tail_text(w, after, sizeof(after));
+		/* An array that has grown stays as large as it is: compare without the bytes. */
+		assert_string_equal(strchr(before, ' '), strchr(after, ' '));
+		assert_int_equal(tail_of(&w->engine)->count, 8);
+		world_check_counters(w);
+	}
+}
+
+static void a_restart_reads_the_same_tail(void **state)
+{
+	struct world *w = *state;
+	struct tx tx;
+
+	for (int i = 0; i < 30; i++) {
+		assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+		assert_int_equal(send_in(&tx, i % 3 ? "a" : "b"), LAPSE_OK);
+		if (i % 5 == 4)
+			mark_all(&tx, "b");
+		assert_int_equal(tx_commit(&tx), LAPSE_OK);
+		int64_t unread = tail_of(&w->engine)->count +
+				 side_int(w, "SELECT count(*) FROM messages_unread");
+		assert_int_equal(unread,
+				 side_int(w, "SELECT count(*) FROM messages WHERE read = 0"));
+		assert_true(tail_of(&w->engine)->count <= 8);
+		int64_t count = tail_of(&w->engine)->count;
+		world_reopen(w);
+		assert_int_equal(tail_of(&w->engine)->count, count);
+		world_check_counters(w);
+	}
+	w->settings.message_tail_max = 0; /* whoever wants none has everything filed */
+	world_reopen(w);
+	assert_int_equal(tail_of(&w->engine)->count, 0);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM messages_unread"),
+			 side_int(w, "SELECT count(*) FROM messages WHERE read = 0"));
+	world_check_counters(w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(inboxes_follow_each_other_by_name),
+		cmocka_unit_test(what_is_hidden_can_be_shown_again),
+		cmocka_unit_test_setup_teardown(a_rollback_takes_the_memory_back, small_tail,
+						world_teardown),
+		cmocka_unit_test_setup_teardown(a_restart_reads_the_same_tail, small_tail,
+						world_teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
