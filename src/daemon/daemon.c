@@ -81,16 +81,15 @@ static void on_engine_timer(uv_timer_t *t)
 		engine_tick(&d->engine);
 }
 
-/* Of the time since the last sleep, what was not slept. */
+/* Of the time since the last sleep, what was not slept. libuv reads the clock for its idle time by
+ * itself, so the two are compared as numbers that may disagree a little. */
 static void note_loop(struct daemon *d)
 {
 	uint64_t now = uv_hrtime(), slept = uv_metrics_idle_time(&d->loop);
-	uint64_t passed = now - d->loop_at, idle = slept - d->loop_slept;
+	int64_t worked = (int64_t)(now - d->loop_at) - (int64_t)(slept - d->loop_slept);
 
-	assert(now >= d->loop_at && slept >= d->loop_slept);
 	if (d->loop_at > 0)
-		server_note_loop(&d->server,
-				 (lapse_us)((passed > idle ? passed - idle : 0) / 1000));
+		server_note_loop(&d->server, worked > 0 ? worked / 1000 : 0);
 	d->loop_at = now;
 	d->loop_slept = slept;
 }

@@ -27,15 +27,11 @@ void pg_clock_init(struct pg_clock *c, const struct clock *system)
 
 void pg_clock_sample(struct pg_clock *c, lapse_us before, lapse_us sampled, lapse_us after)
 {
-	assert(after >= before);
-	if (after - before > SAMPLE_MAX_US)
+	if (after < before || after - before > SAMPLE_MAX_US)
 		return; /* it says too little */
 	lapse_us least = sampled - after, most = sampled - before;
-	if (!c->shared)
-		c->offset = least + (most - least) / 2;
-	else if (c->offset < least || !c->sampled)
+	if (!c->sampled || c->offset < least || c->offset > most)
 		c->offset = least;
-	else if (c->offset > most)
-		c->offset = most;
 	c->sampled = true;
+	assert(c->offset >= least && c->offset <= most);
 }

@@ -219,7 +219,6 @@ int pg_store_open(const struct store_config *config, struct store **ret, struct 
 
 	assert(config->system && config->clock);
 	pg_clock_init(&x->time, config->system);
-	x->time.shared = config->settings->cluster;
 	x->head = (struct store){ .magic = STORE_MAGIC,
 				  .ops = &PG_STORE,
 				  .dialect = DIALECT_POSTGRES,
