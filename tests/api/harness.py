@@ -72,7 +72,7 @@ def sanitizer():
 @functools.lru_cache(maxsize=None)
 def faketime_preload():
     """The value of LD_PRELOAD; a sanitizer's runtime, when the binary has one, must come first."""
-    found = sorted(glob.glob("/usr/lib/*/faketime/libfaketime.so.1"))
+    found = sorted(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1"))
     if not found:
         raise FileNotFoundError("libfaketime is missing (Debian package libfaketime)")
     if "libtsan" in sanitizer():

@@ -44,7 +44,7 @@ def wall_clock_from(path):
     """The environment of a daemon whose wall clock, and only that, is moved by the file ("+2d").
 
     None without libfaketime. A sanitizer's runtime, when the binary has one, must come first."""
-    found = sorted(glob.glob("/usr/lib/*/faketime/libfaketime.so.1"))
+    found = sorted(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1"))
     linked = subprocess.run(["ldd", LAPSED], capture_output=True, text=True, check=True).stdout
     first = [line.split("=>")[1].split()[0] for line in linked.splitlines() if "libasan" in line]
     return found and {"LD_PRELOAD": ":".join(first + found[:1]), "FAKETIME_TIMESTAMP_FILE": str(path),

@@ -49,7 +49,7 @@ class World:
     def start_ahead(self):
         """Two minutes later, as far as the daemon can tell, and on a sound disk, which others can read."""
         self.rig.fault = None
-        (preload,) = glob.glob("/usr/lib/*/faketime/libfaketime.so.1")
+        (preload,) = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
         ahead = {"LD_PRELOAD": preload, "FAKETIME": "+2m", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
         environment = self.rig.environment
         self.rig.environment = lambda: {**environment(), **ahead}
