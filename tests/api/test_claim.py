@@ -16,10 +16,21 @@ def clock(tmp_path):
     return Clock(tmp_path)
 
 
-@pytest.fixture
-def timed_api(start, clock):
+# Unread messages are found in memory before they are filed, and in a table afterwards.
+PLACES = {"in the tail": {}, "filed": {"message_tail_max": 0}}
+
+
+@pytest.fixture(params=PLACES.values(), ids=PLACES)
+def timed_api(request, start, clock):
     """A client of a daemon whose time the test moves."""
-    return start(clock=clock, message_sweep_ms=NEVER_MS).client()
+    return start(clock=clock, message_sweep_ms=NEVER_MS, **request.param).client()
+
+
+def test_a_claimed_message_is_not_offered_again(timed_api):
+    sent = [timed_api.send("bob") for _ in range(3)]
+    assert timed_api.claim("bob", limit=2).ok()["data"] == sent[:2]
+    assert timed_api.claim("bob", limit=2).ok()["data"] == sent[2:]
+    assert timed_api.claim("bob", limit=2).ok() == {"claim_id": None, "data": []}
 
 
 def test_claim_gives_the_oldest_first(shared_api, agent):

@@ -360,8 +360,14 @@ def test_broadcast_writes_all_or_none(shared_api, agent, to):
 
 # Limit of unread messages -------------------------------------------------------------------------
 
-def test_unread_limit_refuses_and_frees(start):
-    api = start(unread_max_per_agent=3).client()
+@pytest.fixture(params=[{}, {"message_tail_max": 0}], ids=["in the tail", "filed"])
+def place(request):
+    """Unread messages are counted in memory before they are filed, and by a statement afterwards."""
+    return request.param
+
+
+def test_unread_limit_refuses_and_frees(start, place):
+    api = start(unread_max_per_agent=3, **place).client()
     sent = [api.send("full") for _ in range(3)]
     refused = api.post("/v1/agents/full/messages", {"from": "b", "content": "x"})
     refused.fails(429, "limit_reached", names="full")
@@ -372,8 +378,8 @@ def test_unread_limit_refuses_and_frees(start):
     api.post("/v1/agents/full/messages", {"from": "b", "content": "x"}).fails(429, "limit_reached")
 
 
-def test_unread_limit_in_a_broadcast_writes_nothing(start):
-    daemon = start(unread_max_per_agent=2)
+def test_unread_limit_in_a_broadcast_writes_nothing(start, place):
+    daemon = start(unread_max_per_agent=2, **place)
     api = daemon.client()
     for _ in range(2):
         api.send("full")
@@ -383,8 +389,8 @@ def test_unread_limit_in_a_broadcast_writes_nothing(start):
     assert len(api.broadcast(["first", "last"]).ok(201)["data"]) == 2
 
 
-def test_unread_limit_holds_for_requests_that_come_together(start):
-    daemon = start(unread_max_per_agent=5)
+def test_unread_limit_holds_for_requests_that_come_together(start, place):
+    daemon = start(unread_max_per_agent=5, **place)
     body = b'{"from":"b","content":"x"}'
     request = (b"POST /v1/agents/full/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
                b"Content-Length: %d\r\n\r\n" % len(body)) + body

@@ -122,6 +122,8 @@ add("message-claim-taken-twice", "src/message/claim.c", "(m.claimed_until IS NUL
     "README: a claim leases a message to one worker", "tests/api/test_claim.py")
 add("message-unread-limit", "src/message/unread.c", 'WHERE inboxes.unread < $3 RETURNING', 'WHERE $3 = $3 RETURNING',
     "README: unread messages are bounded by refusal", "tests/api/test_messages.py")
+add("message-unread-limit-tail", "src/message/unread.c", "return i->filed_unread + (int64_t)i->live < max ? LAPSE_OK",
+    "return true ? LAPSE_OK", "README: unread messages are bounded by refusal", "tests/api/test_messages.py")
 add("message-timestamp-future", "src/message/api.c", "b->timestamp < 0 || b->timestamp > c->tx->now", "false",
     "000: a dated message is not of the future",
     "tests/api/test_seed_000.py::test_a_platform_moves_its_messages_in_at_their_age")
