@@ -15,8 +15,8 @@ import time
 
 import fleets
 import stores
-from rows import (CONNECTIONS, Figure, Row, alternate, client_cpu_s, column, measure, number,
-                  share_of_machine)
+from rows import (CONNECTIONS, Figure, Row, alternate, client_cpu_s, column, figures_of, measure,
+                  number, share_of_machine)
 from servers import LOAD_MAX_S, BenchError, Lapse, Redis, machine_cpu_s
 
 EX_S = 90
@@ -30,10 +30,6 @@ def sides_of(samples, key, unit):
     """The two figures of a quantity, lapse's and Redis's."""
     return (Figure(key, unit, column(samples["lapse"], key)),
             Figure(key, unit, column(samples["redis"], key)))
-
-
-def figures(samples, without):
-    return [Figure(key, "", column(samples, key)) for key in samples[0] if key != without]
 
 
 # -- heartbeats one by one -------------------------------------------------------------------------
@@ -64,7 +60,7 @@ def heartbeat(bench):
     row = Row("heartbeat", f"CPU time of a single heartbeat over HTTP, {HEARTBEAT_AGENTS:,} known agents, "
               f"{CONNECTIONS} connections, against SET … EX {EX_S}, unpipelined and without AOF",
               ours, theirs, ratio, "≤ 1.0", ratio <= 1.0)
-    row.figures, row.their_figures = (figures(samples[side], "CPU µs") for side in samples)
+    row.figures, row.their_figures = (figures_of(samples[side], "CPU µs") for side in samples)
     rates = [statistics.median(column(samples[side], "requests/s")) for side in samples]
     row.notes.append(f"By requests a second lapse does {rates[0] / rates[1]:.2f}× what Redis does.")
     return row
@@ -138,8 +134,8 @@ def heartbeat_batch(bench):
               f"heartbeats/s, {fleets.BATCH} a request as CSV, {bench.scale.agents:,} known agents, "
               f"{CONNECTIONS} connections, against redis-benchmark -P {PIPELINE} -c {PIPELINE_CONNECTIONS} "
               f"SET … EX {EX_S} on as many keys, without AOF", ours, theirs, ratio, "≥ 2", ratio >= 2)
-    row.figures = figures(samples["lapse"], BEATS)
-    row.their_figures = figures(samples["redis"], BEATS)
+    row.figures = figures_of(samples["lapse"], BEATS)
+    row.their_figures = figures_of(samples["redis"], BEATS)
     plain = statistics.median(column(samples["redis"], PLAIN))
     row.notes.append(f"redis-benchmark's own -t set (no EX, one key) does {number(plain)}/s: against that "
                      f"the ratio is {ours.median / plain:.2f}. bench_load cannot pipeline, so the client "
@@ -190,7 +186,7 @@ def agent_memory(bench):
     row = Row("agent-memory", f"growth of the RSS a tracked agent, {bench.scale.agents:,} agents with 16 byte "
               f"ids, one owner, no metadata, against the growth of used_memory a SET … EX {EX_S}",
               ours, theirs, ours.median / theirs.median, "≤ 150 B", ours.median <= 150)
-    row.figures, row.their_figures = (figures(samples[side], PER_AGENT) for side in samples)
+    row.figures, row.their_figures = (figures_of(samples[side], PER_AGENT) for side in samples)
     row.notes.append("It includes whatever else grew meanwhile: the store's cache, the ring of events, "
                      "buffers.")
     return row
@@ -332,7 +328,7 @@ def eviction_lag(bench):
               f"{scale.due_few:,} agents falling due one by one among {scale.agents:,} live, against "
               "Redis's expired events", ours, theirs, ours.median / theirs.median, "≤ 20 ms",
               ours.median <= 20)
-    row.figures, row.their_figures = (figures(samples[side], "p99 ms") for side in samples)
+    row.figures, row.their_figures = (figures_of(samples[side], "p99 ms") for side in samples)
     row.notes.append(f"Redis was given {scale.redis_lag_s / scale.rounds:.0f} s a round; keys whose event had "
                      "not come by then count with the age they had, so its true lag is larger.")
     return row
@@ -434,7 +430,7 @@ def agent_start(bench):
     ours = Figure("ready", "s", column(samples, "ready s"))
     row = Row("agent-start", f"from the start of lapsed with {bench.scale.agents:,} known agents to its line "
               "`lapsed ready`, files in the page cache", ours, target="≤ 2 s", met=ours.median <= 2)
-    row.figures = figures(samples, "ready s")
+    row.figures = figures_of(samples, "ready s")
     return row
 
 

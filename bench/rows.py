@@ -71,6 +71,10 @@ def column(samples, key):
     return [sample[key] for sample in samples]
 
 
+def figures_of(samples, without):
+    return [Figure(key, "", column(samples, key)) for key in samples[0] if key != without]
+
+
 def alternate(bench, sides):
     """Runs the sides in turn, once a round: {side: [sample, …]}."""
     samples = {side: [] for side in sides}

@@ -26,6 +26,7 @@ import fleets  # noqa: E402
 import log_rows  # noqa: E402
 import mailbox_rows  # noqa: E402
 import page_rows  # noqa: E402
+import postgres_rows  # noqa: E402
 import profile_post  # noqa: E402
 import rows as message_rows  # noqa: E402
 import stores  # noqa: E402
@@ -37,7 +38,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 DISK_FREE_MIN = 4 << 30
 #: name → function, in the order they run
 ROWS = {**message_rows.ROWS, **log_rows.ROWS, **agent_rows.ROWS, **mailbox_rows.ROWS, **door_rows.ROWS, **file_rows.ROWS,
-        **page_rows.ROWS, **table_rows.ROWS}
+        **page_rows.ROWS, **table_rows.ROWS, **postgres_rows.ROWS}
 
 
 @dataclasses.dataclass
@@ -65,12 +66,13 @@ class Scale:
     plan_rows: int = 10_000_000
     long_s: float = 300  # of durable-post-long
     messages: int = 10_000_000  # of message-start
+    cluster_s: float = 600  # of cluster-heartbeat
 
 
 QUICK = Scale(rounds=1, warm_s=0.3, seconds=1.5, quiet_s=2, counted=1000, live_many=100_000,
               due_many=100_000, prune_max_s=120, agents=100_000, silence_s=8, mailboxes=5000,
               redis_lag_s=20, large_bytes=1 << 28, small_files=2000, attachments=10_000, prune_rows=200_000,
-              plan_rows=500_000, long_s=5, messages=200_000)
+              plan_rows=500_000, long_s=5, messages=200_000, cluster_s=90)
 
 
 class Bench:
@@ -81,6 +83,7 @@ class Bench:
         self.lapse = os.path.join(build, "lapse")
         self.load = Load(find(build, "bench/bench_load", "bench_load"))
         self.steps = find(build, "bench/bench_steps", "bench_steps")
+        self.pooled = find(build, "bench/bench_pooled", "bench_pooled")
         self.scale = scale
         self.sweep_function = sweep_function
         self.data = os.path.join(build, "bench-data")
@@ -134,7 +137,7 @@ def find(build, *names):
     for name in names:
         if os.access(os.path.join(build, name), os.X_OK):
             return os.path.join(build, name)
-    raise BenchError(f"bench_load is missing in {build}: run make first")
+    raise BenchError(f"{names[-1]} is missing in {build}: run make first")
 
 
 def filesystem(path):

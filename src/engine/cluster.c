@@ -340,7 +340,7 @@ int cluster_tell(struct tx *tx, const char *topic, const char *key)
 	db_bind_int(&q, 3, tx->now);
 	db_bind_text(&q, 4, topic);
 	db_bind_text(&q, 5, key);
-	return db_post(&q, DB_ONE);
+	return db_post_row(&q, DB_ONE);
 }
 
 void cluster_tell_event(struct tx *tx)

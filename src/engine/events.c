@@ -122,7 +122,7 @@ int event_leave(struct tx *tx, const char *owner, enum event_kind kind, int64_t 
 	db_bind_text(&q, 4, NAMES[kind]);
 	db_bind_text(&q, 5, buf_text(data));
 	tx_count(tx, &EVENT_BOUND, 1);
-	return db_post(&q, DB_ONE);
+	return db_post_row(&q, DB_ONE);
 }
 
 static int event_add_one(struct tx *tx, const char *kind, const struct event_fact *fact)
@@ -134,7 +134,7 @@ static int event_add_one(struct tx *tx, const char *kind, const struct event_fac
 	db_bind_text(&q, 3, fact->owner);
 	db_bind_text(&q, 4, kind);
 	db_bind_text(&q, 5, fact->data);
-	return db_post(&q, DB_ONE);
+	return db_post_row(&q, DB_ONE);
 }
 
 /* Rows of one statement: the fewer statements, the less is paid around each row. */

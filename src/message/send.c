@@ -43,7 +43,7 @@ static int message_insert(struct tx *tx, const char *owner, const struct message
 	db_bind_text(&q, 8, m->content);
 	db_bind_int(&q, 9, is_event);
 	db_bind_int(&q, 10, stored_bytes_of(m));
-	return db_post(&q, DB_ONE);
+	return db_post_row(&q, DB_ONE);
 }
 
 static int send_one(struct tx *tx, const char *owner, struct message *m, bool is_event,

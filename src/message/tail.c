@@ -50,6 +50,7 @@ void tail_free(struct tail *t)
 	}
 	assert(t->bytes == 0);
 	map_done(&t->inboxes);
+	known_done(&t->known);
 	t->magic = 0;
 	free(t);
 }

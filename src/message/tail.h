@@ -19,6 +19,7 @@
 #include "base/id.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "message/known.h"
 
 #define TAIL_MAGIC 0x4c50544cu
 #define TAIL_LEVELS 12 /* of the skip list: enough for 4^12 inboxes */
@@ -65,6 +66,7 @@ struct tail {
 	struct tail_inbox *heads[TAIL_LEVELS];
 	struct list dirty;
 	struct tail_pass pass;
+	struct known known;  /* inboxes, where there is no tail */
 	lapse_us rest_until; /* of the filing */
 	uint32_t dice;
 };

@@ -128,6 +128,23 @@ static int find_inbox(struct db *db, const char *owner, const char *agent, int64
 	return r;
 }
 
+/* An inbox that was there a moment ago, unless the memory of it is of another one. */
+static const struct db_stmt COUNT_MORE = {
+	"UPDATE inboxes SET total = total + 1, unread = unread + 1 "
+	"WHERE owner = $1 AND agent = $2 AND unread < $3"
+};
+
+/* LAPSE_ELIMIT = it is full, or not there. */
+static int count_more(struct tx *tx, const char *owner, const char *agent, int64_t max)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT_MORE);
+
+	db_bind_text(&q, 1, owner);
+	db_bind_text(&q, 2, agent);
+	db_bind_int(&q, 3, max);
+	return db_post(&q, DB_ONE_OR(LAPSE_ELIMIT));
+}
+
 /* Whether the owner may have this inbox: it has it already, or there is room for one more. */
 static int admit_inbox(struct tx *tx, const char *owner, const char *agent, struct problem *p)
 {
@@ -143,8 +160,8 @@ static int admit_inbox(struct tx *tx, const char *owner, const char *agent, stru
 }
 
 /* The statement itself refuses when the inbox is full; the first message makes an inbox. */
-static int admit_row(struct tx *tx, const char *owner, const char *agent, int64_t max,
-		     struct problem *p)
+static int admit_slowly(struct tx *tx, const char *owner, const char *agent, int64_t max,
+			struct problem *p)
 {
 	int r = admit_inbox(tx, owner, agent, p);
 
@@ -161,6 +178,26 @@ static int admit_row(struct tx *tx, const char *owner, const char *agent, int64_
 	if (db_int(&q, 0) == 1)
 		usage_add(tx, owner, QUOTA_INBOXES, 1);
 	return LAPSE_OK;
+}
+
+/* Nothing is waited for while messages go to inboxes that are known and not full. A guess that was
+ * wrong is forgotten at once, whatever becomes of the transaction. */
+static int admit_row(struct tx *tx, const char *owner, const char *agent, int64_t max,
+		     struct problem *p)
+{
+	struct known *k = &tail_of(tx->engine)->known;
+	uint64_t name = known_name(owner, agent);
+
+	if (known_has(k, name)) {
+		int r = count_more(tx, owner, agent, max);
+		if (r != LAPSE_ELIMIT)
+			return r;
+		known_drop(k, name);
+	}
+	int r = admit_slowly(tx, owner, agent, max, p);
+	if (r == LAPSE_OK)
+		known_add(k, name);
+	return r;
 }
 
 static const struct db_stmt NEW_INBOX = {
@@ -247,7 +284,7 @@ static int file_one(struct tx *tx, const char *owner, const char *agent, int64_t
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, agent);
 	db_bind_int(&q, 3, id);
-	return db_post(&q, DB_ONE);
+	return db_post_row(&q, DB_ONE);
 }
 
 int unread_add(struct tx *tx, const char *owner, const char *agent, int64_t id, lapse_ms timestamp)

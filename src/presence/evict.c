@@ -501,7 +501,7 @@ static int write_seen(struct tx *tx, const struct agent *a)
 	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, a->id);
 	db_bind_int(&q, 2, a->last_seen);
-	return db_post(&q, DB_ANY);
+	return db_post_row(&q, DB_ANY);
 }
 
 struct flush {

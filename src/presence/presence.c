@@ -271,7 +271,7 @@ bool presence_is_quiet(struct fleet *f, uint32_t i, const struct beat *b, lapse_
 
 static const struct db_stmt INSERT = {
 	"INSERT INTO agents (id, owner, agent, cluster_id, capabilities, metadata, first_seen, "
-	"last_seen) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
+	"last_seen) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (owner, agent) DO NOTHING"
 };
 
 static int check_agent_limit(struct tx *tx, const char *owner, struct problem *p)
@@ -287,6 +287,7 @@ static int check_agent_limit(struct tx *tx, const char *owner, struct problem *p
 						      : quota_refuse(e, owner, QUOTA_AGENTS, p);
 }
 
+/* LAPSE_ECONFLICT = there is one already. */
 static int insert_agent_row(struct tx *tx, const char *owner, const char *agent,
 			    const struct row *row)
 {
@@ -301,7 +302,7 @@ static int insert_agent_row(struct tx *tx, const char *owner, const char *agent,
 	db_bind_text(&q, 6, row->metadata);
 	db_bind_int(&q, 7, row->first_seen);
 	db_bind_int(&q, 8, row->last_seen);
-	return db_post(&q, DB_ONE);
+	return db_post_row(&q, DB_ONE_OR(LAPSE_ECONFLICT));
 }
 
 /* Takes back what is kept of a suspect with this name into *row. A record that was kept long enough
@@ -413,12 +414,32 @@ static int is_gone(struct tx *tx, const char *owner, const char *agent, const st
 	return held < 0 ? held : !held;
 }
 
+/* Whom the memory does not know has no row, unless another heartbeat of this transaction has just
+ * written it, or it is a suspect that comes back. Then, and when there is no room for one more, the
+ * row is looked for after all. */
+static int add_unknown(struct tx *tx, const char *owner, const struct beat *b, struct problem *p)
+{
+	struct problem full = { 0 };
+
+	if (fleet_find(fleet_of(tx->engine), owner, b->agent) || tx_live(tx, &SUSPECT_BOUND) > 0)
+		return LAPSE_ECONFLICT;
+	int r = add_agent(tx, owner, b, &full);
+	if (r == LAPSE_ELIMIT)
+		return LAPSE_ECONFLICT;
+	if (r < 0)
+		*p = full;
+	return r;
+}
+
 int presence_beat(struct tx *tx, const char *owner, const struct beat *b, struct problem *p)
 {
 	struct fleet *f = presence_fleet(tx->engine);
 	struct row row;
-	int r = find_agent_row(tx, owner, b->agent, &row);
+	int r = add_unknown(tx, owner, b, p);
 
+	if (r != LAPSE_ECONFLICT)
+		return r;
+	r = find_agent_row(tx, owner, b->agent, &row);
 	if (r == 0)
 		return add_agent(tx, owner, b, p);
 	if (r > 0)

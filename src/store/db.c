@@ -193,27 +193,39 @@ int64_t db_changed(const struct db_query *q)
 	return db_driver_of(q->db)->changed(q->db);
 }
 
-static int post_query(struct db_query *q, struct db_expect expect)
+typedef int post_fn(struct db *db, struct db_prepared *prepared, struct db_expect expect);
+
+static int post_query(struct db_query *q, struct db_expect expect, post_fn *post)
 {
 	assert(!q->started && !q->ended);
 	if (q->err == LAPSE_OK)
 		q->err = start_query(q);
 	if (q->err == LAPSE_OK)
-		q->err = db_driver_of(q->db)->post(q->db, q->prepared, expect);
+		q->err = post(q->db, q->prepared, expect);
 	q->ended = true;
 	return q->err;
 }
 
-int db_post(struct db_query *q, struct db_expect expect)
+static int post_or_run(struct db_query *q, struct db_expect expect, post_fn *post)
 {
 	assert(expect.otherwise <= 0 && (expect.rows < 0 || expect.otherwise < 0));
-	if (db_driver_of(q->db)->post)
-		return post_query(q, expect);
+	if (post)
+		return post_query(q, expect, post);
 	int r = db_run(q);
 
 	if (r < 0 || expect.rows < 0 || db_changed(q) == expect.rows)
 		return r;
 	return expect.otherwise;
+}
+
+int db_post(struct db_query *q, struct db_expect expect)
+{
+	return post_or_run(q, expect, db_driver_of(q->db)->post);
+}
+
+int db_post_row(struct db_query *q, struct db_expect expect)
+{
+	return post_or_run(q, expect, db_driver_of(q->db)->post_row);
 }
 
 static struct db_prepared *row_of(const struct db_query *q)

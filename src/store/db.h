@@ -132,6 +132,15 @@ struct db_expect {
 #define DB_ONE DB_ONE_OR(LAPSE_EINTERNAL)
 int db_post(struct db_query *q, struct db_expect expect);
 
+/* The same for a row of which many are posted in a transaction. PostgreSQL gathers the rows of a
+ * statement and sends them as one, before the next statement that is waited for, the end of the
+ * step or the commit: what is posted meanwhile overtakes it. So nothing that is posted may rely on
+ * the row, and the statement has one of these forms, in which its text is the same for all rows:
+ *
+ *	INSERT INTO t (…) VALUES (…) [ON CONFLICT (…) DO NOTHING]
+ *	UPDATE t SET … WHERE …      by a key that is posted once in a transaction */
+int db_post_row(struct db_query *q, struct db_expect expect);
+
 /* Columns of the current row; texts live until the next step. */
 int64_t db_int(const struct db_query *q, int column);
 const char *db_text(const struct db_query *q, int column); /* NULL for SQL's NULL */

@@ -65,6 +65,9 @@ struct db_driver {
 	 * latest, and the transaction that follows runs every write at once. */
 	int (*post)(struct db *db, struct db_prepared *prepared, struct db_expect expect);
 
+	/* The same for db_post_row(); a driver that has `post` has this one, too. */
+	int (*post_row)(struct db *db, struct db_prepared *prepared, struct db_expect expect);
+
 	/* Columns of the current row. */
 	int64_t (*number)(struct db_prepared *prepared, int column);
 	const char *(*text)(struct db_prepared *prepared, int column);

@@ -89,6 +89,48 @@ void sql_for_postgres(struct buf *out, const char *sql)
 	}
 }
 
+static void put_rows(struct buf *out, int n, const bool *numbers)
+{
+	buf_puts(out, " FROM unnest(");
+	for (int i = 1; i <= n; i++)
+		buf_printf(out, "%s$%d::%s[]", i > 1 ? ", " : "", i,
+			   numbers[i - 1] ? "bigint" : "text");
+	buf_puts(out, ") AS v (");
+	for (int i = 1; i <= n; i++)
+		buf_printf(out, "%sp%d", i > 1 ? ", " : "", i);
+	buf_puts(out, ")");
+}
+
+/* Up to `end`, with the columns of the rows in the place of the parameters. */
+static void put_with_columns(struct buf *out, const char *sql, const char *end)
+{
+	for (; sql < end; sql++)
+		if (*sql == '$')
+			buf_puts(out, "v.p");
+		else
+			buf_putc(out, *sql);
+}
+
+void sql_over_rows(struct buf *out, const char *sql, int n, const bool *numbers)
+{
+	static const char insert[] = " VALUES (", update[] = " WHERE ";
+	const bool inserts = strncmp(sql, "INSERT", 6) == 0;
+	const char *at = strstr(sql, inserts ? insert : update);
+	const char *end = sql + strlen(sql);
+
+	assert(at && (inserts || strncmp(sql, "UPDATE", 6) == 0));
+	put_with_columns(out, sql, at);
+	if (inserts) {
+		const char *from = at + strlen(insert), *close = strchr(from, ')');
+		assert(close && !memchr(from, '(', (size_t)(close - from)));
+		buf_puts(out, " SELECT ");
+		put_with_columns(out, from, close);
+		at = close + 1;
+	}
+	put_rows(out, n, numbers);
+	put_with_columns(out, at, end);
+}
+
 static const struct {
 	const char *word, *postgres;
 } SUBSTITUTIONS[] = {

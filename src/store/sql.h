@@ -9,6 +9,7 @@
 #ifndef LAPSE_STORE_SQL_H
 #define LAPSE_STORE_SQL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -49,6 +50,11 @@ void sql_array_item(struct buf *out, const char *text);
 
 /* A statement's text for PostgreSQL. */
 void sql_for_postgres(struct buf *out, const char *sql);
+
+/* The text for PostgreSQL of a statement over many rows, for a statement over one: see
+ * db_post_row(). Each parameter is an array; `numbers` says of each of the `n` whether it is one of
+ * integers. */
+void sql_over_rows(struct buf *out, const char *sql, int n, const bool *numbers);
 
 /* Our schema's text for a dialect. It is written for SQLite; PostgreSQL gets BIGINT for INTEGER,
  * nothing for WITHOUT ROWID, and texts that compare by their bytes, as SQLite's do. Words in

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from client import q
-from harness import DAY_MS, NEVER_MS, Clock
+from harness import DAY_MS, NEVER_MS, Clock, wait_until
 
 FIELDS = {"id", "to", "from", "content", "type", "metadata", "timestamp", "read", "read_at"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
@@ -387,6 +387,18 @@ def test_unread_limit_in_a_broadcast_writes_nothing(start, place):
     assert set(api.stats()) == {"full"}
     assert len(daemon.rows("SELECT * FROM messages")) == 2 and len(daemon.events("message.sent")) == 2
     assert len(api.broadcast(["first", "last"]).ok(201)["data"]) == 2
+
+
+def test_an_inbox_that_went_comes_back(start):
+    daemon = start(message_ttl_ms=1, unread_max_per_agent=2)
+    api = daemon.client()
+    for _ in range(3):
+        for message in [api.send("a"), api.send("a")]:
+            api.read("a", message["id"])
+        wait_until(lambda: api.sweep()["pruned"] == 0 and "a" not in api.stats(), what="the inbox to go")
+    api.send("a")
+    assert api.stats()["a"]["total"] == api.stats()["a"]["unread"] == 1
+    assert len(daemon.rows("SELECT * FROM inboxes")) == 1
 
 
 def test_unread_limit_holds_for_requests_that_come_together(start, place):

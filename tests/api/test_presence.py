@@ -409,6 +409,16 @@ def test_owners_do_not_see_each_other(start):
     daemon.client().post("/v1/agents/a/heartbeat", {"cluster_id": "c"}).fails(401, "unauthorized")
 
 
+def test_a_new_agent_several_times_in_a_request(start):
+    daemon = start(agents_max=2)
+    api = daemon.client()
+    assert csv(api, "a,c\nb,c\na,c\nb,other").ok() == {"accepted": 4}
+    assert names(api) == ["a", "b"] and get(api, "b").ok()["cluster_id"] == "other"
+    assert len(daemon.events("agent.seen")) == 2
+    assert beats(api, [{"agent_id": "b", "cluster_id": "c"}, {"agent_id": "b", "cluster_id": "d"}]).ok()
+    assert get(api, "b").ok()["cluster_id"] == "d"
+
+
 def test_agents_max(start):
     daemon = start(agents_max=3)
     api = daemon.client()

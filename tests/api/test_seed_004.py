@@ -258,7 +258,8 @@ def test_a_tick_has_a_limit_and_the_rest_follows_a_second_later(start):
     for i in range(50):
         take(api, "a", key=f"k{i}", ttl_ms=1).ok()
     assert sweep(api)["workspace_leases"] == 21
-    wait_until(lambda: count(daemon, "leases") == 0, timeout_s=10, what="the rest")
+    wait_until(lambda: len(daemon.events("statestore.lifecycle_pruned")) == 3, timeout_s=30, what="the rest")
+    assert count(daemon, "leases") == 0
     assert [event["pruned"] for event in daemon.events("statestore.lifecycle_pruned")] == [21, 21, 8]
 
 

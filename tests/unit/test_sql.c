@@ -91,6 +91,31 @@ static void array_items_cannot_break_out(void **state)
 	assert_string_equal(buf_text(&out), "\"a\\\"}, \\\\ NULL\"");
 }
 
+static void a_statement_runs_over_many_rows(void **state)
+{
+	static const struct {
+		const char *one, *many;
+	} rows[] = {
+		{ "INSERT INTO t (a, b, c) VALUES ($2, 0, $1)",
+		  "INSERT INTO t (a, b, c) SELECT v.p2, 0, v.p1 FROM unnest($1::bigint[], "
+		  "$2::text[]) AS v (p1, p2)" },
+		{ "INSERT INTO t (a, b) VALUES ($1, $2) ON CONFLICT (a) DO NOTHING",
+		  "INSERT INTO t (a, b) SELECT v.p1, v.p2 FROM unnest($1::bigint[], $2::text[]) AS "
+		  "v (p1, p2) ON CONFLICT (a) DO NOTHING" },
+		{ "UPDATE t SET b = $2 WHERE a = $1 AND b < $2",
+		  "UPDATE t SET b = v.p2 FROM unnest($1::bigint[], $2::text[]) AS v (p1, p2) WHERE "
+		  "a = v.p1 AND b < v.p2" },
+	};
+	static const bool numbers[] = { true, false };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct buf CLEANUP(buf_done) out = { 0 };
+		sql_over_rows(&out, rows[i].one, 2, numbers);
+		assert_string_equal(buf_text(&out), rows[i].many);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -98,6 +123,7 @@ int main(void)
 		cmocka_unit_test(texts_cannot_break_out),
 		cmocka_unit_test(the_schema_is_substituted),
 		cmocka_unit_test(choosing_rows_is_marked),
+		cmocka_unit_test(a_statement_runs_over_many_rows),
 		cmocka_unit_test(array_items_cannot_break_out),
 	};
 

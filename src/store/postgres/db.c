@@ -23,6 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "store/postgres/gather.h"
 #include "store/postgres/pipe.h"
 #include "store/sql.h"
 
@@ -169,8 +170,10 @@ static int pg_commit(struct db *head)
 {
 	struct pg_db *db = pg_of(head);
 	PGresult *result = NULL;
-	int r = db->pending_count ? pg_round(db) : LAPSE_OK;
+	int r = gather_send(db);
 
+	if (r == LAPSE_OK && db->pending_count)
+		r = pg_round(db);
 	if (r == LAPSE_OK && db->refused)
 		r = LAPSE_ERETRY;
 	if (r < 0)
@@ -198,6 +201,7 @@ static void pg_rollback(struct db *head)
 
 	if (db->tx == PG_NONE)
 		return;
+	gather_drop(db);
 	if (db->pending_count)
 		pg_round(db);
 	if (wire_is_up(&db->wire) && pg_ask(db, "ROLLBACK", NULL) < 0)
@@ -231,8 +235,9 @@ static int pg_release(struct db *head)
 static int pg_rollback_step(struct db *head)
 {
 	struct pg_db *db = pg_of(head);
-	int r = db->pending_count ? pg_round(db) : LAPSE_OK;
 
+	gather_drop(db); /* what was gathered before the step is sent */
+	int r = db->pending_count ? pg_round(db) : LAPSE_OK;
 	if (r < 0)
 		return r;
 	assert(db->tx == PG_STEP);
@@ -250,7 +255,7 @@ static int pg_script(struct db *head, const char *sql)
 	struct pg_db *db = pg_of(head);
 	struct buf CLEANUP(buf_done) text = { 0 };
 
-	assert(db->pending_count == 0);
+	assert(db->pending_count == 0 && list_empty(&db->gathering));
 	sql_schema(&text, DIALECT_POSTGRES, sql);
 	int r = wire_script(&db->wire, buf_text(&text));
 	if (!wire_is_up(&db->wire))
@@ -279,6 +284,7 @@ static bool pg_forget(struct db *head, const char *sql)
 	for (size_t i = 0; i < db->pending_count; i++)
 		if (db->pending[i].prepared == CONTAINER_OF(node, struct pg_prepared, node))
 			db->pending[i].prepared = NULL;
+	assert(!gather_has_rows(CONTAINER_OF(node, struct pg_prepared, node)));
 	map_remove(&db->statements, node);
 	pg_free_node(node, NULL);
 	return true;
@@ -293,8 +299,10 @@ static int pg_bind(struct db *head, struct db_prepared *prepared)
 
 static int run_asked(struct pg_db *db, struct pg_prepared *p)
 {
-	int r = pg_make_room(db);
+	int r = gather_send(db);
 
+	if (r == LAPSE_OK)
+		r = pg_make_room(db);
 	if (r == LAPSE_OK)
 		r = pg_send(db, p, true);
 	return r < 0 ? r : pg_round(db);
@@ -332,23 +340,45 @@ static int run_statement(struct pg_db *db, struct pg_prepared *p)
 	return r;
 }
 
+static int run_expecting(struct pg_db *db, struct pg_prepared *p, struct db_expect expect)
+{
+	int r = run_statement(db, p);
+
+	if (r < 0 || expect.rows < 0 || db->changed == expect.rows)
+		return r;
+	return expect.otherwise;
+}
+
+static bool may_post(const struct pg_db *db)
+{
+	return db->tx != PG_NONE && !db->awaited;
+}
+
 static int pg_post(struct db *head, struct db_prepared *prepared, struct db_expect expect)
 {
 	struct pg_db *db = pg_of(head);
 	struct pg_prepared *p = pg_prepared_of(prepared);
-	int r;
 
-	if (db->tx == PG_NONE || db->awaited) {
-		r = run_statement(db, p);
-		if (r < 0 || expect.rows < 0 || db->changed == expect.rows)
-			return r;
-		return expect.otherwise;
-	}
-	r = pg_make_room(db);
+	if (!may_post(db))
+		return run_expecting(db, p, expect);
+	int r = pg_make_room(db);
 	if (r == LAPSE_OK)
 		r = pg_send_expecting(db, p, false, expect.rows);
 	db->changes++; /* now: its answer comes while something else runs */
 	return r;
+}
+
+static int pg_post_row(struct db *head, struct db_prepared *prepared, struct db_expect expect)
+{
+	struct pg_db *db = pg_of(head);
+	struct pg_prepared *p = pg_prepared_of(prepared);
+
+	if (!may_post(db))
+		return run_expecting(db, p, expect);
+	if (!gather_takes(p))
+		return pg_post(head, prepared, expect);
+	db->changes++;
+	return gather_add(db, p, expect.rows);
 }
 
 static int pg_step(struct db *head, struct db_prepared *prepared)
@@ -452,6 +482,7 @@ static const struct db_driver PG_DRIVER = {
 	.reset = pg_reset,
 	.changed = pg_changed,
 	.post = pg_post,
+	.post_row = pg_post_row,
 	.number = pg_number,
 	.text = pg_text,
 	.is_null = pg_is_null,
@@ -466,6 +497,7 @@ int pg_open(const struct pg_config *config, struct db **ret, struct problem *p)
 	db->config = *config;
 	wire_init(&db->wire, &config->wire);
 	map_init(&db->statements);
+	list_init(&db->gathering);
 	int r = pg_connect(db, p);
 	if (r < 0) {
 		pg_close(&db->head);
@@ -491,7 +523,7 @@ int pg_command(struct db *head, const char *sql)
 {
 	struct pg_db *db = pg_of(head);
 
-	assert(db->tx == PG_NONE && db->pending_count == 0);
+	assert(db->tx == PG_NONE && db->pending_count == 0 && list_empty(&db->gathering));
 	return wire_script(&db->wire, sql);
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "store/postgres/gather.h"
 #include "store/sql.h"
 
 #define RECONNECT_US INT64_C(500000) /* between two attempts to reach a server that is away */
@@ -66,6 +67,7 @@ void pg_free(struct pg_prepared *p)
 {
 	assert(!p->head.open);
 	pg_clear_result(p);
+	gather_free(p->gathered);
 	free(p->head.values);
 	free(p->text);
 	free(p->sql);
@@ -84,6 +86,7 @@ void pg_forget_session(struct pg_db *db)
 {
 	assert(!wire_is_up(&db->wire));
 	db->pending_count = 0;
+	gather_drop(db);
 	db->tx = PG_NONE;
 	db->broken = db->refused = false;
 }
@@ -259,17 +262,21 @@ int pg_make_room(struct pg_db *db)
 
 int pg_tell(struct pg_db *db, const char *sql)
 {
-	int r = pg_make_room(db);
+	int r = gather_send(db);
 
+	if (r == LAPSE_OK)
+		r = pg_make_room(db);
 	return r < 0 ? r : pg_send(db, pg_find(db, sql), false);
 }
 
 int pg_ask(struct pg_db *db, const char *sql, PGresult **ret)
 {
 	struct pg_prepared *p = pg_find(db, sql);
-	int r = pg_make_room(db);
+	int r = gather_send(db);
 
 	assert(p->head.params == 0);
+	if (r == LAPSE_OK)
+		r = pg_make_room(db);
 	if (r == LAPSE_OK)
 		r = pg_send(db, p, true);
 	if (r == LAPSE_OK)

@@ -9,6 +9,7 @@
 
 #include <assert.h>
 
+#include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "store/driver.h"
@@ -16,6 +17,8 @@
 
 #define PENDING_MAX 256 /* answers that are not fetched yet; then a round comes */
 #define XID_MAX 24
+
+struct pg_gathered;
 
 struct pg_prepared {
 	struct db_prepared head;
@@ -26,6 +29,9 @@ struct pg_prepared {
 	int64_t session;      /* in which it is prepared; 0 = in none */
 	PGresult *result;     /* NULL = it has not run */
 	int row;              /* of the result; the next step's */
+
+	struct pg_gathered
+		*gathered; /* rows of it that are not sent yet; NULL = it never had any */
 };
 
 struct pg_pending {
@@ -49,6 +55,7 @@ struct pg_db {
 
 	struct pg_pending pending[PENDING_MAX];
 	size_t pending_count;
+	struct list gathering; /* struct pg_gathered that have rows, in the order of their first */
 
 	enum pg_tx tx;
 	bool broken, refused;
