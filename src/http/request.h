@@ -66,6 +66,7 @@ struct request {
 	/* For streams, which outlive the moment their caller was checked. */
 	int64_t token_id;      /* of call.token */
 	bool acting;           /* an admin who acts for another owner */
+	bool unsure;           /* the caller was known by old memory only: http/auth.h */
 	struct mcp *mcp;       /* what a message to /mcp is about (mcp/door.h); NULL elsewhere */
 	struct stream *stream; /* the reply, when a handler has opened one (http/stream.h) */
 };

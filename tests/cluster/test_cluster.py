@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import time
+import urllib.parse
 
 import pytest
 
 from cluster import LEASE_MS
 from harness import wait_until
+from proxy import Proxy
 from test_stream import Stream
 from test_webhooks import Receiver
 
@@ -297,20 +299,84 @@ def test_capabilities_set_on_one_are_seen_on_all(cluster):
     assert three[0].get("/v1/agents/a")["capabilities"] == ["y"]
 
 
-def test_without_the_database_everything_is_503_and_nobody_is_evicted(cluster, server):
-    two = cluster(count=2, agent_evict_after_ms=2000, agent_sweep_ms=100)
-    client = two[0].client()
-    client.post("/v1/agents/a/heartbeat", {"cluster_id": "c"})
+# The database is away, for all replicas or for one
+
+
+def beat(client, agent, **more):
+    return client.post(f"/v1/agents/{agent}/heartbeat", {"cluster_id": "c", **more})
+
+
+def evicted(cluster):
+    return {json.loads(row["data"])["agent_id"]: row["at"] / 1000
+            for row in cluster.rows("SELECT at, data FROM events WHERE kind = 'agent.evicted'")}
+
+
+def test_without_the_database_known_agents_beat_for_a_threshold_and_nobody_is_evicted(cluster, server):
+    threshold = 4
+    two = cluster(count=2, agent_evict_after_ms=threshold * 1000, agent_sweep_ms=100)
+    admin = two[0].client().post("/v1/tokens", {"owner": "root", "admin": True}).ok(201)["token"]
+    clients = [type(one.client())(one.address, token=admin) for one in two]
+    for agent, client in (("known", clients[0]), ("known", clients[1]), ("silent", clients[1])):
+        wait_until(lambda who=agent, one=client: beat(one, who).status == 200, 5)
     server.stop(signal.SIGQUIT, keep=True)
     try:
-        wait_until(lambda: two[0].client().post("/v1/agents/a/heartbeat", {"cluster_id": "c"}).status == 503, 3)
-        time.sleep(2.5)
+        down = time.monotonic()
+        while time.monotonic() < down + 0.6 * threshold:
+            for client in clients:
+                assert beat(client, "known").status == 200
+                for refused in (beat(client, "unknown"), beat(client, "known", capabilities=["new"]),
+                                client.get("/v1/agents"), client.post("/v1/agents/a/messages", {"from": "b"})):
+                    refused.fails(503, "unavailable")
+                    assert int(refused.headers["Retry-After"]) >= 1
+            stranger = type(clients[0])(two[0].address, token="lapse_00000000_" + 40 * "0")
+            assert beat(stranger, "known").status == 401
+            time.sleep(0.1)
+        for client in clients:
+            wait_until(lambda one=client: beat(one, "known").status == 503, 2 * threshold, "the window closes")
+        assert time.monotonic() - down > threshold - 1.5  # a lease is renewed every half second
+        time.sleep(1)
     finally:
         server.start()
-    wait_until(lambda: two[0].client().post("/v1/agents/a/heartbeat", {"cluster_id": "c"}).status < 300, 20)
-    assert two.rows("SELECT count(*) AS n FROM events WHERE kind = 'agent.evicted'") == [{"n": 0}]
-    wait_until(lambda: two[1].client().get("/v1/replicas").status == 200, 20)
-    assert {row["state"] for row in two[1].get("/v1/replicas")["data"]} == {"live"}
+    wait_until(lambda: all(beat(client, "known").status == 200 for client in clients), 20)
+    wait_until(lambda: all(client.get("/v1/agents/silent").status == 200 for client in clients), 20)
+    assert evicted(two) == {}
+    assert {row["state"] for row in clients[1].get("/v1/replicas").ok()["data"]} == {"live"}
+    end = time.monotonic() + 5 * threshold
+    while "silent" not in evicted(two) and time.monotonic() < end:
+        beat(clients[1], "known").ok()
+        time.sleep(0.2)
+    assert set(evicted(two)) == {"silent"}
+
+
+def test_a_replica_that_is_cut_off_takes_no_heartbeat_in_vain(cluster, server):
+    """It answers heartbeats for one threshold. The others leave it out, and evict nobody whom it may have heard."""
+    threshold = 3
+    two = cluster(count=1, agent_evict_after_ms=threshold * 1000, agent_sweep_ms=100, cluster_lease_ms=1000)
+    proxy = Proxy(server.home)
+    cut = two.make(url=f"postgresql://lapse@/{two.database}?host={urllib.parse.quote(str(proxy.home), safe='')}")
+    cut.start()
+    try:
+        client, other = cut.client(), two[0].client()
+        beat(client, "here").ok()
+        beat(other, "there").ok()
+        proxy.cut(refuse=True)
+        last, answers = 0, set()
+        away = time.monotonic()
+        while "here" not in evicted(two) and time.monotonic() < away + 10 * threshold:
+            began, status = time.time(), beat(client, "here").status
+            answers.add(status)
+            last = began if status == 200 else last
+            beat(other, "there").ok()
+            time.sleep(0.05)
+        assert answers == {200, 503}
+        states = {row["number"]: row["state"] for row in other.get("/v1/replicas").ok()["data"]}
+        assert states == {1: "live", 2: "expelled"}
+        assert set(evicted(two)) == {"here"}
+        assert evicted(two)["here"] - last > threshold - 0.05
+        proxy.allow()
+        assert cut.end(20) == 3
+    finally:
+        proxy.close()
 
 
 def test_one_replica_posts_webhooks_and_another_goes_on(cluster):
