@@ -23,8 +23,9 @@
 #define ALONE_POLL_US INT64_C(250000) /* and while there are no others */
 #define TRUST_US INT64_C(900000)      /* memory that is older is not answered from */
 #define RENEW_US INT64_C(1000000)
-#define WINDOW_MAX_MS INT64_C(600000) /* the number of a replica left out rests until it is over   \
-				       */
+#define WINDOW_MAX_MS                                                                              \
+	INT64_C(600000) /* the number of a replica left out rests until it is over                 \
+			 */
 #define CHANGES_AT_ONCE 1000
 #define EVENTS_AT_ONCE 1000
 
@@ -292,6 +293,7 @@ static int cluster_look(struct tx *tx)
 	struct engine *e = tx->engine;
 	struct cluster *c = &e->cluster;
 	lapse_us began = clock_mono(e->clock);
+	const bool unsure = c->unsure;
 	int64_t newest = 0;
 	bool closed = false;
 	int r = read_cluster(tx, &newest, &closed);
@@ -299,7 +301,8 @@ static int cluster_look(struct tx *tx)
 	assert(!c->looking);
 	if (r == LAPSE_OK && closed)
 		r = hear_one(tx, CLUSTER_SILENCE, "", tx->now);
-	if (r == LAPSE_OK && (newest > c->heard || c->unsure)) {
+	if (r == LAPSE_OK && (newest > c->heard || unsure)) {
+		c->unsure = true; /* until all of it was heard: it may fail in between */
 		c->looking = true;
 		r = hear_all(tx);
 		c->looking = false;
@@ -308,7 +311,8 @@ static int cluster_look(struct tx *tx)
 	}
 	if (r < 0)
 		return r;
-	c->unsure = false;
+	/* Without the turn, what was unsure may still be about to commit. */
+	c->unsure = unsure && !tx->write;
 	c->synced = began;
 	return LAPSE_OK;
 }

@@ -63,7 +63,8 @@ struct cluster {
 	int64_t heard;          /* the last change it knows */
 	int64_t told;           /* changes that the transaction under way has told of */
 	bool has_news;          /* and whether others must hear of its events */
-	bool unsure;            /* a transaction may have committed or not: look at everything */
+	bool unsure;            /* a transaction may have committed or not, or a look failed half
+				 * way: look at everything */
 	int64_t own_seq;        /* the newest event of its own that is in the ring */
 	int64_t events_after;   /* events up to here are in the ring */
 	int64_t others;         /* live replicas beside this one */

@@ -12,6 +12,7 @@ import pytest
 
 from cluster import LEASE_MS
 from harness import wait_until
+from pq import Connection
 from proxy import Proxy
 from test_stream import Stream
 from test_webhooks import Receiver
@@ -239,6 +240,34 @@ def test_events_come_in_the_same_order_on_every_stream(cluster, pool):
         stream.close()
     assert seen[0] == seen[1] == seen[2]
     assert seen[0] == sorted(seen[0])
+
+
+def test_a_look_that_fails_half_way_loses_no_event(cluster):
+    """Another session has the table of events: the replica hears that there is news, and cannot read it."""
+    two = cluster(count=2)
+    two.wait_for_leaders()
+    stream = Stream(two[1])
+    with Connection(two.url) as holder:
+        def send_while_locked():
+            """The sender must not have news to read itself."""
+            holder.run("BEGIN; LOCK TABLE events IN ACCESS EXCLUSIVE MODE")
+            answer = two[0].client().post("/v1/agents/bob/messages", {"from": "me", "content": "locked"})
+            if answer.status != 201:
+                holder.run("ROLLBACK")
+            return answer.status == 201 and answer.json()["id"]
+        sent = [wait_until(send_while_locked, 30, "a message", 0.3)]
+        wait_until(lambda: holder.run("SELECT 1 AS n FROM pg_locks WHERE relation = 'events'::regclass "
+                                      "AND NOT granted"), 10, "a replica wants to read the events")
+        time.sleep(0.3)  # longer than it waits
+        holder.run("ROLLBACK")
+    sent += [two[1].client().send("bob", content=f"later {i}")["id"] for i in range(3)]
+    seen = []
+    while len(seen) < 4:
+        kind, _, event_id = stream.event()
+        if kind == "message.sent":
+            seen.append(event_id)
+    stream.close()
+    assert seen == sent
 
 
 def test_what_an_owner_uses_is_counted_on_all_replicas(cluster):
