@@ -49,10 +49,11 @@ struct request {
 	const char *path; /* as sent, in the arena */
 	char allow[64];   /* for 405 */
 	bool suspended;
-	bool counted;     /* among the busy ones */
-	bool close_after; /* do not keep the connection alive */
-	bool writes;      /* a read that has found something to write */
-	bool alone;       /* could not be committed with others: makes a turn by itself */
+	bool counted;         /* among the busy ones */
+	bool close_after;     /* do not keep the connection alive */
+	bool writes;          /* a read that has found something to write */
+	bool alone;           /* could not be committed with others: makes a turn by itself */
+	lapse_us aside_since; /* monotonic: when it first met a locked row; 0 = it did not */
 
 	struct buf body;
 	struct upload *upload; /* a streamed body; NULL on other routes */

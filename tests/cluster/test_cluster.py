@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 import urllib.parse
 
@@ -493,3 +494,66 @@ def test_a_stream_resumes_on_a_replica_that_has_just_started(cluster):
             assert kind != "gap", data
             kind, data, _ = resumed.event()
         assert data["data"]["messages"][0]["id"] == sent["id"]
+
+
+# Locks
+
+
+def test_replicas_that_send_to_the_same_inboxes_in_opposite_order_never_wait(cluster, pool):
+    """Writes take turns, so nobody waits for a deadlock to be found, which takes PostgreSQL a second."""
+    two = cluster(count=2)
+    agents = [f"agent-{i}" for i in range(20)]
+    for agent in agents:
+        two[0].client().send(agent)
+    deadlocks = "SELECT deadlocks AS n FROM pg_stat_database WHERE datname = current_database()"
+
+    def broadcast(i):
+        client, took = two[i % 2].client(), []
+        to = agents if i % 2 else agents[::-1]
+        for j in range(25):
+            began = time.monotonic()
+            client.post("/v1/messages", {"to": to, "from": "me", "content": f"{i}-{j}"}).ok(201)
+            took.append(time.monotonic() - began)
+        return took
+
+    futures, waits = [pool.submit(broadcast, i) for i in range(8)], set()
+    with Connection(two.url) as watcher:
+        while not all(future.done() for future in futures):
+            waits.update(row["locktype"] for row in watcher.run("SELECT locktype FROM pg_locks WHERE NOT granted"))
+    took = [seconds for future in futures for seconds in future.result()]
+    print(f"{len(took)} messages to {len(agents)}: longest {max(took):.2f} s; waits {waits}")
+    assert max(took) < 10  # the machine may be busy
+    assert waits <= {"advisory"}, "the turn is waited for, and no row"
+    assert two.rows(deadlocks) == [{"n": 0}]
+    for one in two:
+        assert one.metric("lapse_store_reconnects_total") == 0
+        assert {row["total"] for row in one.client().stats().values()} == {201}
+
+
+def test_a_row_that_another_session_locks_holds_up_no_replica(cluster, pool):
+    two = cluster(count=2)
+    for agent in ("locked", "free"):
+        two[0].client().send(agent)
+    stop = threading.Event()
+
+    def send(i, agent):
+        client, seen = two[i % 2].client(), []
+        while not stop.is_set():
+            began = time.monotonic()
+            status = client.post(f"/v1/agents/{agent}/messages", {"from": "me", "content": "x"}).status
+            seen.append((status, time.monotonic() - began))
+        return seen
+
+    with Connection(two.url) as holder:
+        holder.run("BEGIN; SELECT 1 FROM inboxes WHERE agent = 'locked' FOR UPDATE")
+        locked = [pool.submit(send, i, "locked") for i in range(4)]
+        free = [pool.submit(send, i, "free") for i in range(4)]
+        time.sleep(6)
+        stop.set()
+        refused = [one for future in locked for one in future.result(20)]
+        others = [one for future in free for one in future.result(20)]
+    print(f"{len(others)} others, longest {max(seconds for _, seconds in others):.2f} s; {len(refused)} refused, "
+          f"longest {max(seconds for _, seconds in refused):.2f} s")
+    assert {status for status, _ in others} == {201} and {status for status, _ in refused} == {503}
+    assert max(seconds for _, seconds in others) < 1.5
+    assert {row["state"] for row in two[0].get("/v1/replicas")["data"]} == {"live"}

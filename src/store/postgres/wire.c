@@ -16,13 +16,15 @@
 #define USER_TIMEOUT_MS "5000"    /* unanswered data ends the connection */
 #define WAIT_MARGIN_MS 5000       /* beyond statement_ms: then the server is as good as gone */
 
+#define LOCK_NOT_AVAILABLE "55P03"
+
 /* By SQLSTATE: a whole code, or the two characters of its class. The first that fits counts. */
 static const struct {
 	const char *state;
 	int err;
 } WIRE_STATES[] = {
-	{ "40", LAPSE_ERETRY },       /* serialization failures, deadlocks */
-	{ "55P03", LAPSE_ERETRY },    /* lock_not_available */
+	{ "40", LAPSE_ERETRY }, /* serialization failures, deadlocks */
+	{ LOCK_NOT_AVAILABLE, LAPSE_ERETRY },
 	{ "08", LAPSE_ERETRY },       /* connection exceptions */
 	{ "57P", LAPSE_ERETRY },      /* shutdowns */
 	{ "25P03", LAPSE_ERETRY },    /* idle_in_transaction_session_timeout */
@@ -342,6 +344,7 @@ static int judge_failure(struct wire *w, const PGresult *result)
 	const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 
 	keep_words(w, words ? words : PQresultErrorMessage(result));
+	w->locked = state && strcmp(state, LOCK_NOT_AVAILABLE) == 0;
 	return state ? wire_sort_state(state) : LAPSE_EINTERNAL;
 }
 
