@@ -308,6 +308,18 @@ int wire_mark(struct wire *w)
 	return PQpipelineSync(w->conn) ? LAPSE_OK : lose(w, PQerrorMessage(w->conn));
 }
 
+/* An answer that belongs to no command: the server's last words, when it shuts down or ends the
+ * session. What follows cannot be told apart any more. */
+static int lose_step(struct wire *w, PGresult *result)
+{
+	char words[WIRE_ERROR_MAX];
+	const char *said = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	snprintf(words, sizeof(words), "%s", said ? said : "an answer without a question");
+	PQclear(result);
+	return lose(w, words);
+}
+
 int wire_answer(struct wire *w, PGresult **ret)
 {
 	PGresult *result = NULL, *end = NULL;
@@ -315,13 +327,15 @@ int wire_answer(struct wire *w, PGresult **ret)
 
 	if (r < 0)
 		return r;
-	assert(result && PQresultStatus(result) != PGRES_PIPELINE_SYNC);
+	if (!result || PQresultStatus(result) == PGRES_PIPELINE_SYNC)
+		return lose_step(w, result);
 	r = wire_next(w, &end);
+	if (r == LAPSE_OK && end)
+		r = lose_step(w, end);
 	if (r < 0) {
 		PQclear(result);
 		return r;
 	}
-	assert(!end);
 	*ret = result;
 	return LAPSE_OK;
 }
@@ -333,7 +347,8 @@ int wire_end_round(struct wire *w)
 
 	if (r < 0)
 		return r;
-	assert(PQresultStatus(result) == PGRES_PIPELINE_SYNC);
+	if (PQresultStatus(result) != PGRES_PIPELINE_SYNC)
+		return lose_step(w, result);
 	PQclear(result);
 	return LAPSE_OK;
 }
