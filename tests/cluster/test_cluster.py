@@ -172,6 +172,8 @@ def test_a_sweep_by_hand_takes_the_lease(cluster):
     time.sleep(0.01)
     assert client.sweep("messages")["pruned"] == 1
     assert three.leaders()["messages"] == other.number()
+    for i in range(12):  # whoever had it a moment ago
+        three[i % 3].client().sweep("messages")
 
 
 # Memory
@@ -581,3 +583,75 @@ def test_a_row_that_another_session_locks_holds_up_no_replica(cluster, pool):
     assert {status for status, _ in others} == {201} and {status for status, _ in refused} == {503}
     assert max(seconds for _, seconds in others) < 1.5
     assert {row["state"] for row in two[0].get("/v1/replicas")["data"]} == {"live"}
+
+
+# Upgrades
+
+
+def migrate_as_a_newer_version(cluster, steps, serves):
+    """What a release with a newer schema would do: it adds, and notes whom the schema still serves."""
+    (row,) = cluster.rows("SELECT value FROM meta WHERE key = 'schema_version'")
+    version = row["value"] + steps
+    cluster.rows(f"""
+        BEGIN;
+        ALTER TABLE agents ADD COLUMN IF NOT EXISTS mood text NOT NULL DEFAULT '';
+        ALTER TABLE replicas ADD COLUMN IF NOT EXISTS zone bigint NOT NULL DEFAULT 0;
+        ALTER TABLE messages ADD COLUMN IF NOT EXISTS colour text NOT NULL DEFAULT 'none';
+        CREATE TABLE IF NOT EXISTS moods (name text PRIMARY KEY, at bigint NOT NULL);
+        CREATE INDEX IF NOT EXISTS messages_colour ON messages (colour);
+        UPDATE meta SET value = {version} WHERE key = 'schema_version';
+        UPDATE meta SET value = {row['value'] + serves} WHERE key = 'schema_serves';
+        COMMIT""")
+    return version
+
+
+def use(replica):
+    """What a client does all day, with what it must see."""
+    client = replica.client()
+    sent = client.send("bob", content="hello")
+    assert client.get(f"/v1/agents/bob/messages/{sent['id']}").ok()["content"] == "hello"
+    assert client.read("bob", sent["id"])["read"]
+    beat(client, "ann", capabilities=["x"]).ok()
+    assert client.get("/v1/agents/ann").ok()["capabilities"] == ["x"]
+    box = client.post("/v1/mailboxes", {}).ok(201)
+    assert client.get(f"/v1/mailboxes/{box['id']}").status == 200
+    client.sweep("messages")
+
+
+def test_the_version_before_goes_on_while_replicas_are_upgraded(cluster):
+    two = cluster(count=2, message_ttl_ms=1)
+    for one in two:
+        use(one)
+    migrate_as_a_newer_version(two, steps=1, serves=0)
+    for one in two:  # those that run
+        use(one)
+    two[1].kill()
+    late = two.add()  # and one of the version before that is started again in the middle of the upgrade
+    for one in (two[0], late):
+        use(one)
+    assert "store.newer" in late.log()
+    assert late.get("/v1/replicas")["data"][-1]["version"]
+    assert two.rows("SELECT count(*) AS n FROM messages WHERE colour <> 'none'") == [{"n": 0}]
+
+
+def test_a_version_that_is_too_old_is_refused_and_says_why(cluster):
+    one = cluster(count=1)
+    version = migrate_as_a_newer_version(one, steps=2, serves=1)
+    use(one[0])
+    old = one.make()
+    old.spawn()
+    assert old.end(20) != 0
+    assert (f"schema version {version}, which serves programs that know version {version - 1} or later, "
+            f"and this one knows only {version - 2}: run a newer lapsed") in old.log()
+    use(one[0])
+
+
+def test_outside_a_cluster_a_newer_schema_is_refused(cluster):
+    one = cluster(count=1)
+    migrate_as_a_newer_version(one, steps=1, serves=0)
+    one[0].stop()
+    alone = one.make()
+    alone.store.flags = lambda: {"store": one.url}
+    alone.spawn()
+    assert alone.end(20) != 0
+    assert "restore a backup" in alone.log()
