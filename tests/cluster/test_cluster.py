@@ -467,6 +467,11 @@ def test_every_replica_knows_when_a_table_was_swept_last(cluster):
                            for one, before in zip(three, first)), 10)
 
 
+def command(replica, *words):
+    return subprocess.run([os.environ["LAPSE"], *words, "--url", replica.address],
+                          capture_output=True, text=True, timeout=20, check=True).stdout
+
+
 def test_figures_and_the_command_show_the_cluster(cluster):
     two = cluster(count=2)
     two.wait_for_leaders()
@@ -480,6 +485,18 @@ def test_figures_and_the_command_show_the_cluster(cluster):
     status = subprocess.run([os.environ["LAPSE"], "status", "--url", two[0].address],
                             capture_output=True, text=True, timeout=20, check=True)
     assert "replicas 2" in status.stdout
+    for where in (("status",), ("top", "--once")):
+        shown = command(two[0], *where)
+        heading = next(line for line in shown.splitlines() if line.startswith("REPLICA"))
+        assert heading.split()[:3] == ["REPLICA", "VERSION", "LAG"] and "LEADS" in heading
+        for row in rows:
+            (line,) = [line for line in shown.splitlines() if line.split()[:2] == [str(row["number"]), row["version"]]]
+            assert all(name in line for name in row["schedulers"]), line
+        data = json.loads(command(two[1], *where, "--json"))
+        assert data["replicas"] == 2
+        assert [(row["number"], row["version"]) for row in data["cluster"]] == [(row["number"], row["version"]) for row in rows]
+        assert sorted(name for row in data["cluster"] for name in row["schedulers"]) == sorted(two.leaders())
+        assert all(row["lag_ms"] >= 0 for row in data["cluster"])
 
 
 def test_a_stream_resumes_on_a_replica_that_has_just_started(cluster):
