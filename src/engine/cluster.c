@@ -23,6 +23,9 @@
 #define ALONE_POLL_US INT64_C(250000) /* and while there are no others */
 #define TRUST_US INT64_C(900000)      /* memory that is older is not answered from */
 #define RENEW_US INT64_C(1000000)
+#define WINDOW_MAX_MS                                                                              \
+	INT64_C(600000) /* the number of a replica left out rests until it is over                 \
+			 */
 #define CHANGES_AT_ONCE 1000
 #define EVENTS_AT_ONCE 1000
 
@@ -44,6 +47,30 @@ static lapse_us renew_us(const struct engine *e)
 static lapse_ms patience_ms(const struct engine *e)
 {
 	return cluster_lease_ms(e) / 4;
+}
+
+/* The window. A replica that cannot reach the database takes heartbeats of known agents for one
+ * threshold after it last renewed its lease; it cannot know whether others reach it. So when it is
+ * left out, the others judge nobody until that time is over, and a little longer; then everybody
+ * gets a threshold. */
+
+static lapse_ms window_ms(const struct engine *e)
+{
+	lapse_ms threshold = e->settings->agent_evict_after_ms;
+
+	return threshold < WINDOW_MAX_MS ? threshold : WINDOW_MAX_MS;
+}
+
+lapse_ms cluster_window_start(const struct engine *e, lapse_ms now)
+{
+	return time_sub(now, window_ms(e) + patience_ms(e));
+}
+
+bool cluster_takes_beats(const struct engine *e)
+{
+	const struct cluster *c = &e->cluster;
+
+	return !c->on || (!c->lost && clock_mono(e->clock) - c->renewed < window_ms(e) * 1000);
 }
 
 /* Hearing */
@@ -222,7 +249,10 @@ static int hear_all(struct tx *tx)
 static const struct db_stmt LOOK = {
 	"SELECT r.state, r.incarnation, (SELECT coalesce(max(n), 0) FROM changes), "
 	"(SELECT count(*) FROM replicas WHERE state = 1 AND number <> $1), "
-	"(SELECT min(flushed_through) FROM replicas WHERE state = 1 AND number <> $1) "
+	"(SELECT min(flushed_through) FROM replicas WHERE state = 1 AND number <> $1), "
+	"(SELECT coalesce(min(flushed_through), $2) FROM replicas WHERE state = -1 AND "
+	"flushed_through > $3), "
+	"(SELECT count(*) FROM replicas WHERE state = -1 AND flushed_through > $3) "
 	"FROM replicas AS r WHERE r.number = $1"
 };
 
@@ -232,14 +262,17 @@ static int be_lost(struct engine *e)
 	return LAPSE_EUNAVAILABLE;
 }
 
-/* What the transaction sees of this replica and of the others. */
-static int read_cluster(struct tx *tx, int64_t *ret_newest)
+/* What the transaction sees of this replica and of the others. *ret_closed = one that was left out
+ * takes no heartbeats any more. */
+static int read_cluster(struct tx *tx, int64_t *ret_newest, bool *ret_closed)
 {
 	struct engine *e = tx->engine;
 	struct cluster *c = &e->cluster;
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &LOOK);
 
 	db_bind_int(&q, 1, e->ids.replica);
+	db_bind_int(&q, 2, LAPSE_NEVER);
+	db_bind_int(&q, 3, cluster_window_start(e, tx->now));
 	int r = db_step(&q);
 	if (r < 0)
 		return r;
@@ -248,6 +281,9 @@ static int read_cluster(struct tx *tx, int64_t *ret_newest)
 	*ret_newest = db_int(&q, 2);
 	c->others = db_int(&q, 3);
 	c->flushed = c->others ? db_int(&q, 4) : LAPSE_NEVER;
+	c->lost_flushed = db_int(&q, 5);
+	*ret_closed = db_int(&q, 6) < c->lost_open;
+	c->lost_open = db_int(&q, 6);
 	return LAPSE_OK;
 }
 
@@ -257,11 +293,16 @@ static int cluster_look(struct tx *tx)
 	struct engine *e = tx->engine;
 	struct cluster *c = &e->cluster;
 	lapse_us began = clock_mono(e->clock);
+	const bool unsure = c->unsure;
 	int64_t newest = 0;
-	int r = read_cluster(tx, &newest);
+	bool closed = false;
+	int r = read_cluster(tx, &newest, &closed);
 
 	assert(!c->looking);
-	if (r == LAPSE_OK && (newest > c->heard || c->unsure)) {
+	if (r == LAPSE_OK && closed)
+		r = hear_one(tx, CLUSTER_SILENCE, "", tx->now);
+	if (r == LAPSE_OK && (newest > c->heard || unsure)) {
+		c->unsure = true; /* until all of it was heard: it may fail in between */
 		c->looking = true;
 		r = hear_all(tx);
 		c->looking = false;
@@ -270,7 +311,8 @@ static int cluster_look(struct tx *tx)
 	}
 	if (r < 0)
 		return r;
-	c->unsure = false;
+	/* Without the turn, what was unsure may still be about to commit. */
+	c->unsure = unsure && !tx->write;
 	c->synced = began;
 	return LAPSE_OK;
 }

@@ -24,8 +24,10 @@
  * Schedulers. One lease each, with a fencing token that every deleting transaction checks
  * (cluster_fence). Replicas share the schedulers evenly; a lease that is not renewed is taken over.
  *
- * Failure. Without the database a replica answers 503. When it is back, agents get one more
- * threshold, since their heartbeats may have been refused; so they do when a replica was left out.
+ * Failure. Without the database a replica answers 503, except that it takes heartbeats of known
+ * agents for one threshold after it last renewed its lease (cluster_takes_beats). When the database
+ * is back, agents get one more threshold, since their heartbeats may have been refused; so they do
+ * when a replica was left out, once it cannot take heartbeats any more.
  */
 #ifndef LAPSE_ENGINE_CLUSTER_H
 #define LAPSE_ENGINE_CLUSTER_H
@@ -61,11 +63,14 @@ struct cluster {
 	int64_t heard;          /* the last change it knows */
 	int64_t told;           /* changes that the transaction under way has told of */
 	bool has_news;          /* and whether others must hear of its events */
-	bool unsure;            /* a transaction may have committed or not: look at everything */
+	bool unsure;            /* a transaction may have committed or not, or a look failed half
+				 * way: look at everything */
 	int64_t own_seq;        /* the newest event of its own that is in the ring */
 	int64_t events_after;   /* events up to here are in the ring */
 	int64_t others;         /* live replicas beside this one */
 	lapse_ms flushed;       /* the least flushed-through time of the others; LAPSE_NEVER */
+	lapse_ms lost_flushed;  /* of those left out that may still take heartbeats; LAPSE_NEVER */
+	int64_t lost_open;      /* how many they are */
 	lapse_us synced;        /* monotonic: when it last looked */
 	lapse_us renewed;       /* monotonic: when its lease was last renewed */
 	lapse_us contact_since; /* monotonic: since when it could renew without a gap */
@@ -102,10 +107,22 @@ static inline bool cluster_has_others(const struct cluster *c)
 	return c->on && c->others > 0;
 }
 
+/* The time until which the heartbeats of all replicas are known here; LAPSE_NEVER = no other one
+ * takes any. */
+static inline lapse_ms cluster_known_through(const struct cluster *c)
+{
+	if (!c->on)
+		return LAPSE_NEVER;
+	return c->flushed < c->lost_flushed ? c->flushed : c->lost_flushed;
+}
+
 /* Before anything is answered from memory: looks where that was too long ago. LAPSE_EUNAVAILABLE:
  * the memory may be old, and the store cannot be asked. */
 int cluster_refresh(struct engine *e);
 bool cluster_is_current(const struct engine *e); /* it has looked just now */
+
+/* Whether heartbeats of known agents may be answered from a memory that is not current. */
+bool cluster_takes_beats(const struct engine *e);
 
 /* Looks now, for a caller who may have seen more on another replica. */
 int cluster_catch_up(struct engine *e);
@@ -132,6 +149,9 @@ int cluster_tell_rooms(struct tx *tx);
 int cluster_share_leases(struct tx *tx);
 int cluster_drop_leases(struct tx *tx, int64_t replica);
 lapse_ms cluster_lease_ms(const struct engine *e);
+
+/* A replica that was left out may still take heartbeats if its flushed-through time is later. */
+lapse_ms cluster_window_start(const struct engine *e, lapse_ms now);
 int cluster_write_led(struct tx *tx, int64_t replica, struct buf *out);
 
 /* What an admin sees of the replicas and of the leases; JSON, in a read transaction. */

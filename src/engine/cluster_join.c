@@ -58,13 +58,15 @@ static int clear_all(struct tx *tx)
 static int choose_number(struct tx *tx, int64_t *ret, struct problem *p)
 {
 	static const struct db_stmt TAKEN = {
-		"SELECT number FROM replicas WHERE state = 1 OR lease_until > $1 ORDER BY number"
+		"SELECT number FROM replicas WHERE state = 1 OR lease_until > $1 "
+		"OR (state = -1 AND flushed_through > $2) ORDER BY number"
 	};
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &TAKEN);
 	int64_t number = 1;
 	int r;
 
 	db_bind_int(&q, 1, time_sub(tx->now, REUSE_MS));
+	db_bind_int(&q, 2, cluster_window_start(tx->engine, tx->now));
 	while ((r = db_step(&q)) > 0)
 		if (db_int(&q, 0) == number)
 			number++;
@@ -237,6 +239,7 @@ int cluster_join(struct tx *tx, struct problem *p)
 		return r;
 	c->incarnation = id_random();
 	c->flushed = c->others ? tx->now : LAPSE_NEVER;
+	c->lost_flushed = LAPSE_NEVER;
 	e->ids.replica = (uint8_t)number;
 	r = insert_replica(tx, number, e->files_shared);
 	if (r == LAPSE_OK)

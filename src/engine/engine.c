@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -66,6 +67,19 @@ static int engine_load(struct engine *e, struct problem *p)
 	return tx_commit(&tx);
 }
 
+/* Somebody who runs several versions for longer than an upgrade takes should know. */
+static void warn_of_newer_schema(struct engine *e)
+{
+	int64_t current = 0;
+
+	if (migrate_current(e->db, &current) < 0 || current <= migrate_newest())
+		return;
+	log_message(e->log, LOG_WARN, "store.newer",
+		    "the database has schema version %" PRId64
+		    " and this program knows %d: it serves, until all replicas are upgraded",
+		    current, migrate_newest());
+}
+
 /* Trusted time follows the clock of the store, where it brings one. */
 static int engine_open_store(struct engine *e, store_opener *postgres, struct problem *p)
 {
@@ -122,6 +136,8 @@ int engine_open(struct engine *e, const struct engine_config *config, struct pro
 		if (r < 0 && !p->message[0])
 			problem_set(p, r, NULL, "cannot read the store: %.180s", db_error(e->db));
 	}
+	if (r == LAPSE_OK)
+		warn_of_newer_schema(e);
 	if (r < 0)
 		engine_close(e);
 	assert((r == LAPSE_OK) == (e->magic == ENGINE_MAGIC));

@@ -35,8 +35,10 @@ int job_run(struct job *j, struct engine *e, struct db *lane, enum store_mode mo
 		assert(r <= 0 || r == JOB_UNDO);
 		if (r < 0 && j->rewind)
 			j->rewind(j);
+		if (r == LAPSE_ERETRY && db_lock_met(lane) == DB_LOCK_HERE)
+			break; /* it was waited for; another try is its owner's choice */
 	}
-	if (r == LAPSE_ERETRY && mode == STORE_WRITE) /* every run of it was refused */
+	if (r == LAPSE_ERETRY && mode == STORE_WRITE && db_lock_met(lane) == DB_LOCK_NONE)
 		e->store_failing = true;
 	j->state = r == LAPSE_OK ? JOB_COMMITTED : JOB_IDLE;
 	return r;

@@ -41,7 +41,8 @@ struct job {
 };
 
 /* LAPSE_OK: committed, and job_finish() must follow. Otherwise it is over and nothing happened;
- * JOB_UNDO when the body wanted that, LAPSE_ERETRY when JOB_TRIES runs were not enough. */
+ * JOB_UNDO when the body wanted that, LAPSE_ERETRY when JOB_TRIES runs were not enough, or when a
+ * row stayed locked (db_lock_met()). */
 int job_run(struct job *j, struct engine *e, struct db *lane, enum store_mode mode);
 void job_finish(struct job *j);
 

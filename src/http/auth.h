@@ -23,6 +23,7 @@ struct caller {
 	scope_set scopes;
 	bool admin;
 	bool acting;               /* an admin who acts for another owner */
+	bool unsure;               /* by memory that may be old: good for the quick way only */
 	const struct token *token; /* borrowed; NULL = trusted without one */
 };
 
@@ -30,6 +31,9 @@ struct caller {
  * public route may be anonymous (owner ""). */
 int auth_check(const struct engine *e, const struct route *route, const struct auth_request *r,
 	       struct caller *ret, struct problem *p);
+
+/* The error of a caller who is `unsure` where more than memory is needed. */
+int auth_refuse_unsure(struct problem *p);
 
 /* Whether an identified caller may use another route as well: admin and scopes. */
 int auth_allows(const struct route *route, bool admin, scope_set scopes, struct problem *p);

@@ -94,6 +94,7 @@ static int authenticate(struct request *r)
 	r->call.is_local = r->connection->loopback && !r->head.forwarded &&
 			   !r->server->engine->settings->behind_tls_proxy;
 	r->acting = caller.acting;
+	r->unsure = caller.unsure;
 	if (caller.token) {
 		r->call.token = arena_strdup(&r->call.arena, caller.token->prefix);
 		r->token_id = caller.token->id;
@@ -465,6 +466,17 @@ static bool answer_quickly(struct request *r)
 	       r->route->quick->answer(c) == LAPSE_OK;
 }
 
+/* A caller who was known by old memory only, and whose request needs more than memory. */
+static int check_unsure_caller(struct request *r)
+{
+	struct caller caller;
+	int err = find_caller(r, &caller);
+
+	if (err < 0)
+		return err;
+	return caller.unsure ? auth_refuse_unsure(&r->call.problem) : LAPSE_OK;
+}
+
 void request_complete(struct request *r)
 {
 	r->complete = r->server->pumped;
@@ -474,6 +486,8 @@ void request_complete(struct request *r)
 		request_enter(r, REQUEST_ANSWERED);
 		return;
 	}
+	if (r->err == LAPSE_OK && r->unsure)
+		r->err = check_unsure_caller(r);
 	bool is_mcp = r->route && r->route->handler == mcp_api_post;
 	if (r->err == LAPSE_OK && (is_mcp || r->call.text_len <= PARSE_NOW_BYTES))
 		r->err = request_parse(r);

@@ -49,10 +49,11 @@ struct request {
 	const char *path; /* as sent, in the arena */
 	char allow[64];   /* for 405 */
 	bool suspended;
-	bool counted;     /* among the busy ones */
-	bool close_after; /* do not keep the connection alive */
-	bool writes;      /* a read that has found something to write */
-	bool alone;       /* could not be committed with others: makes a turn by itself */
+	bool counted;         /* among the busy ones */
+	bool close_after;     /* do not keep the connection alive */
+	bool writes;          /* a read that has found something to write */
+	bool alone;           /* could not be committed with others: makes a turn by itself */
+	lapse_us aside_since; /* monotonic: when it first met a locked row; 0 = it did not */
 
 	struct buf body;
 	struct upload *upload; /* a streamed body; NULL on other routes */
@@ -66,6 +67,7 @@ struct request {
 	/* For streams, which outlive the moment their caller was checked. */
 	int64_t token_id;      /* of call.token */
 	bool acting;           /* an admin who acts for another owner */
+	bool unsure;           /* the caller was known by old memory only: http/auth.h */
 	struct mcp *mcp;       /* what a message to /mcp is about (mcp/door.h); NULL elsewhere */
 	struct stream *stream; /* the reply, when a handler has opened one (http/stream.h) */
 };

@@ -23,7 +23,7 @@
  * request, so it is as small as the answer's own headers and a piece of body allow. */
 #define HEADER_ROOM 4096
 #define CROWDED_US 10000  /* a store that was used within this time is wanted again */
-#define LATE_CHECK_MS 100 /* how exactly late connections are noticed */
+#define LATE_CHECK_MS 100 /* how exactly late connections, and requests set aside, are noticed */
 
 static lapse_us server_now_us(const struct server *s)
 {
@@ -217,7 +217,8 @@ static void arm_timer(struct server *s, bool worked)
 		ms = 0;
 	if (ms == 0)
 		server_kick(s);
-	if (ms == 0 || (ms == LATE_CHECK_MS && !connections_have_deadlines(s))) {
+	if (ms == 0 || (ms == LATE_CHECK_MS && list_empty(&s->aside.requests) &&
+			!connections_have_deadlines(s))) {
 		uv_timer_stop(&s->timer);
 		return;
 	}
@@ -287,6 +288,7 @@ int server_start(struct server *s, const struct server_config *config, struct pr
 			      .loop = config->loop,
 			      .tls = config->tls_retrieve != NULL };
 	fair_init(&s->queue);
+	aside_init(&s->aside);
 	list_init(&s->spare);
 	connections_init(s);
 	s->mhd = start_mhd(s, config);

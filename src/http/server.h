@@ -21,6 +21,7 @@
 
 #include "base/list.h"
 #include "engine/engine.h"
+#include "http/aside.h"
 #include "http/connection.h"
 #include "http/fairness.h"
 #include "http/route.h"
@@ -56,6 +57,7 @@ struct server {
 	uv_async_t synced;
 
 	struct fair_queue queue; /* requests for the next turn */
+	struct aside aside;      /* requests that wait for a locked row */
 	struct connections connections;
 	lapse_us last_turn; /* monotonic: when requests last used the store */
 	int64_t busy;       /* requests complete and not answered to the end */

@@ -659,6 +659,9 @@ void streams_init(struct server *s)
 	uv_timer_init(s->loop, &all->pacer);
 	all->timer.data = all->pacer.data = all;
 	all->open_handles = 2;
+	/* What was written since the store was loaded is not in the ring: readers find it in the
+	 * table. */
+	ring_start(&s->engine->ring, s->engine->ids.last, s->engine->ring.pruned);
 	ring_enable(&s->engine->ring, (size_t)s->engine->settings->event_ring_bytes);
 }
 

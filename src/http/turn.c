@@ -191,8 +191,25 @@ static void turn_finish(struct job *j)
 	assert(t->ran > 0 && t->ran <= t->n);
 	fair_served(&t->server->queue, t->batch[t->ran - 1]);
 	turn_put_back(t, t->ran);
-	for (size_t i = 0; i < t->ran; i++)
+	if (t->batch[0]->aside_since)
+		aside_release(t->server);
+	for (size_t i = 0; i < t->ran; i++) {
+		t->batch[i]->aside_since = 0;
 		request_conclude(t->batch[i]);
+	}
+	turn_end(t);
+}
+
+/* The request that met a locked row is set aside, and the others go on without it. */
+static void turn_set_aside(struct turn *t)
+{
+	struct request *r = t->batch[t->ran - 1];
+
+	assert(t->ran > 0 && t->ran <= t->n);
+	turn_put_back(t, t->ran);
+	t->n = t->ran - 1;
+	turn_put_back(t, 0);
+	aside_add(t->server, r);
 	turn_end(t);
 }
 
@@ -200,6 +217,10 @@ static void turn_finish(struct job *j)
 static void turn_fail(struct turn *t, int err)
 {
 	assert(err < 0 && t->n > 0);
+	if (err == LAPSE_ERETRY && db_lock_met(t->lane) == DB_LOCK_HERE) {
+		turn_set_aside(t);
+		return;
+	}
 	if (err == LAPSE_ERETRY && t->n > 1) {
 		for (size_t i = 0; i < t->n; i++)
 			t->batch[i]->alone = true;
@@ -236,9 +257,12 @@ static void turn_start(struct turn *t, enum store_mode mode)
 {
 	struct server *s = t->server;
 	struct store *store = s->engine->store;
-	int err = job_run(&t->job, s->engine, t->lane, mode);
+	const bool locked = t->batch[0]->aside_since || !list_empty(&s->aside.requests);
 
 	assert(t->busy && t->n <= TURN_MAX);
+	db_limit_lock_wait(t->lane, locked ? ASIDE_LOCK_MS : 0);
+	int err = job_run(&t->job, s->engine, t->lane, mode);
+	db_limit_lock_wait(t->lane, 0);
 	if (err < 0) {
 		turn_fail(t, err);
 	} else if (mode == STORE_READ || !tx_has_changed(&t->job.tx) ||
@@ -349,8 +373,9 @@ static bool run_kind(struct server *s, enum route_tx kind)
 
 bool turn_run(struct server *s)
 {
-	bool worked = run_without_tx(s);
+	bool worked = aside_run(s);
 
+	worked = run_without_tx(s) || worked;
 	worked = run_kind(s, TX_READ) || worked;
 	return run_kind(s, TX_WRITE) || worked;
 }

@@ -11,9 +11,10 @@
  * callback in the domain code.
  *
  * A turn that the store wants tried again (LAPSE_ERETRY) runs again as a whole. When that does not
- * help, its requests go back to the front of the queue and make a turn each. Any other failed
- * COMMIT, or an error that ended the transaction behind our back, makes every answer of the turn a
- * 503.
+ * help, its requests go back to the front of the queue and make a turn each. The request that needs
+ * a row which another client of the database has locked is set aside (http/aside.h). Any other
+ * failed COMMIT, or an error that ended the transaction behind our back, makes every answer of the
+ * turn a 503.
  */
 #ifndef LAPSE_HTTP_TURN_H
 #define LAPSE_HTTP_TURN_H

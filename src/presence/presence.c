@@ -17,7 +17,7 @@ struct fleet *presence_fleet(struct engine *e)
 {
 	struct fleet *f = fleet_of(e);
 
-	f->known_through = e->cluster.on ? e->cluster.flushed : LAPSE_NEVER;
+	f->known_through = cluster_known_through(&e->cluster);
 	f->gathering = cluster_has_others(&e->cluster);
 
 	if (f->leaps != e->guard.accepts) {

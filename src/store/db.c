@@ -61,6 +61,17 @@ void db_rollback(struct db *db)
 	assert(!db_in_transaction(db));
 }
 
+enum db_lock db_lock_met(const struct db *db)
+{
+	return db->lock_met;
+}
+
+void db_limit_lock_wait(struct db *db, int ms)
+{
+	assert(ms >= 0 && !db_in_transaction(db));
+	db->lock_ms = ms;
+}
+
 bool db_in_transaction(const struct db *db)
 {
 	return db_driver_of(db)->in_transaction(db);

@@ -62,6 +62,15 @@ void db_rollback(struct db *db);
  * any error, ask. */
 bool db_in_transaction(const struct db *db);
 
+/* Why a transaction must be tried again (LAPSE_ERETRY): a row that another session has locked, and
+ * that was waited for in vain. HERE: by the very statement that returned the error; EARLIER: by a
+ * posted one before it, which the next run will find. */
+enum db_lock { DB_LOCK_NONE, DB_LOCK_EARLIER, DB_LOCK_HERE };
+enum db_lock db_lock_met(const struct db *db);
+
+/* The transactions that follow wait no longer for a locked row; 0 = as long as usual. */
+void db_limit_lock_wait(struct db *db, int ms);
+
 /* A number that grows with every row the connection changes. */
 int64_t db_changes_total(const struct db *db);
 

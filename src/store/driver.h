@@ -78,6 +78,8 @@ struct db {
 	uint32_t magic;
 	const struct db_driver *driver;
 	const struct clock *clock;
+	enum db_lock lock_met; /* set by the driver, forgotten at the next begin */
+	int lock_ms;           /* how long a locked row is waited for; 0 = the driver's own limit */
 };
 
 #endif

@@ -48,6 +48,17 @@ int migrate_current(struct db *db, int64_t *ret)
 	return meta_get(db, "schema_version", 0, ret);
 }
 
+/* A step that serves older programs cannot take back that one before it did not. */
+static int note_served(struct db *db, const struct schema_step *step)
+{
+	int64_t before = 0;
+	int r = meta_get(db, META_SERVES, step->serves, &before);
+
+	if (r < 0)
+		return r;
+	return meta_set(db, META_SERVES, before > step->serves ? before : step->serves);
+}
+
 static int migrate_apply(struct db *db, const struct schema_step *step, struct problem *p)
 {
 	lapse_ms now;
@@ -57,6 +68,8 @@ static int migrate_apply(struct db *db, const struct schema_step *step, struct p
 		r = db_script(db, step->sql);
 	if (r == LAPSE_OK)
 		r = meta_set(db, "schema_version", step->version);
+	if (r == LAPSE_OK)
+		r = note_served(db, step);
 	if (r == LAPSE_OK && step == SCHEMA)
 		r = meta_set(db, META_CREATED_AT, now);
 	if (r == LAPSE_OK)
@@ -72,6 +85,26 @@ static int migrate_apply(struct db *db, const struct schema_step *step, struct p
 int migrate(struct db *db, struct problem *p)
 {
 	return migrate_to(db, migrate_newest(), p);
+}
+
+int migrate_rolling(struct db *db, struct problem *p)
+{
+	int64_t current = 0, serves = 0;
+	int r = db_script(db, META_TABLE);
+
+	if (r == LAPSE_OK)
+		r = migrate_current(db, &current);
+	if (r == LAPSE_OK)
+		r = meta_get(db, META_SERVES, current, &serves);
+	if (r < 0 || current <= migrate_newest())
+		return migrate(db, p);
+	if (serves <= migrate_newest())
+		return LAPSE_OK;
+	return problem_set(p, LAPSE_EVERSION, NULL,
+			   "the database has schema version %" PRId64
+			   ", which serves programs that know version %" PRId64
+			   " or later, and this one knows only %d: run a newer lapsed",
+			   current, serves, migrate_newest());
 }
 
 int migrate_to(struct db *db, int version, struct problem *p)

@@ -16,6 +16,10 @@ extern const char META_TABLE[]; /* comes before the first step */
  * LAPSE_EVERSION and is not touched. */
 int migrate(struct db *db, struct problem *p);
 
+/* The same for a replica of a cluster: a newer schema is taken as it is if it serves this program,
+ * so that replicas can be upgraded one after the other (store/schema.h). */
+int migrate_rolling(struct db *db, struct problem *p);
+
 /* The same up to an older version, to know what its schema looks like. */
 int migrate_to(struct db *db, int version, struct problem *p);
 
@@ -23,6 +27,7 @@ int migrate_to(struct db *db, int version, struct problem *p);
 int migrate_newest(void);
 int migrate_current(struct db *db, int64_t *ret);
 
+#define META_SERVES "schema_serves"  /* programs that know this version, or a later one */
 #define META_CREATED_AT "created_at" /* when the store was made; old ones do not know */
 
 /* Whole numbers by name. meta_get gives `fallback` where there is none. */

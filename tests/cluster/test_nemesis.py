@@ -201,6 +201,7 @@ class Follower(Work):
     def __init__(self, fleet, seed):
         super().__init__(fleet, seed)
         self.ids, self.gaps, self.last, self.at = [], [], None, seed % 3
+        self.places = []  # (the first of its ids, time, address, cursor) of each connection
 
     def step(self):
         self.at = (self.at + 1) % 3
@@ -212,6 +213,7 @@ class Follower(Work):
                 response = http.client.HTTPResponse(sock)
                 response.begin()
                 if response.status == 200:
+                    self.places.append((len(self.ids), round(time.time(), 3), self.fleet.addresses[self.at], self.last))
                     self._read(response, time.monotonic() + self.rng.uniform(1, 6), sock)
         except (OSError, http.client.HTTPException, ValueError):
             time.sleep(0.1)
@@ -308,6 +310,19 @@ def check_claims(claimers):
     return sum(map(len, by_message.values()))
 
 
+def describe_missing(cluster, followers, seq):
+    """What the event is, and where each stream that should have had it was."""
+    number = int(seq, 16)
+    rows = cluster.rows("SELECT 'events' AS tbl, at, kind, data FROM events WHERE seq = $1 UNION ALL "
+                        "SELECT 'messages', timestamp, agent, content FROM messages WHERE id = $1", number)
+    places = []
+    for one in followers:
+        after = sum(i < seq for i in one.ids)
+        begun = sum(place[0] <= after for place in one.places)
+        places.append((seq in one.ids, one.ids[after - 1:after + 1], one.places[max(0, begun - 2):begun + 1]))
+    return seq, number >> 21, rows, places
+
+
 def check_streams(cluster, followers):
     """Each stream is in order, and has every event between its first and its last."""
     stored = sorted({f"{row['seq']:016x}" for row in cluster.rows(
@@ -318,7 +333,8 @@ def check_streams(cluster, followers):
         assert all(a < b for a, b in zip(one.ids, one.ids[1:])), "out of order"
         expected = [seq for seq in stored if one.ids[0] <= seq <= one.ids[-1]]
         missing = set(expected) - set(one.ids)
-        assert not missing, f"{len(missing)} of {len(expected)} events are missing: {sorted(missing)[:5]}"
+        assert not missing, (f"{len(missing)} of {len(expected)} events are missing: "
+                             f"{[describe_missing(cluster, followers, seq) for seq in sorted(missing)[:5]]}")
 
 
 def test_nemesis(server, tmp_path):

@@ -137,6 +137,33 @@ def test_a_write_that_is_refused_is_that_requests_own(start, url, postgres_serve
     assert count(postgres_server, url) == 84
 
 
+FATAL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+
+
+@pytest.mark.parametrize("place", ("before the end of a round", "instead of an answer"))
+def test_the_last_words_of_a_server_cost_a_repetition(start, url, postgres_server, place):  # noqa: F811
+    """A server that shuts down may say so at any moment, also where libpq expects something else."""
+    said = []
+
+    def insert(data):
+        ready = data[-6:] == b"Z\0\0\0\x05T"  # of a transaction
+        if said or not ready:
+            return data
+        said.append(place)
+        words = b"E" + (len(FATAL) + 4).to_bytes(4, "big") + FATAL
+        return data[:-6] + words + data[-6:] if place.startswith("before") else words + data
+
+    with PgProxy(postgres_server) as proxy:
+        through = proxy.url.replace("/lapse?", "/" + re.search(r"/([^/?]+)\?", url).group(1) + "?")
+        daemon = start(through)
+        api = daemon.client()
+        sent = [api.send("a")]
+        proxy.change = insert
+        sent += [api.send("a") for _ in range(3)]
+        assert said and api.inbox("a") == sent[::-1] and count(postgres_server, url) == 4
+        daemon.stop()
+
+
 def test_a_pooler_is_refused(postgres_server, tmp_path):  # noqa: F811
     def other_key(data):
         return re.sub(rb"K\0\0\0\x0c....", b"K\0\0\0\x0c\0\0\0\x07", data, flags=re.S)

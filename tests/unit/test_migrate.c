@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "store/migrate.h"
+#include "store/schema.h"
 #include "unit.h"
 
 struct desk {
@@ -102,6 +103,60 @@ static void refuses_the_future(void **state)
 	assert_int_equal(version(d->db), 4711);
 }
 
+/* A replica goes on with a newer schema that serves it, and touches nothing. */
+static void a_replica_goes_on_with_what_serves_it(void **state)
+{
+	static const struct {
+		int ahead, serves; /* of this program's version */
+		int result;
+	} TABLE[] = {
+		{ 0, 0, LAPSE_OK },       { 1, 0, LAPSE_OK },       { 3, -2, LAPSE_OK },
+		{ 1, 1, LAPSE_EVERSION }, { 2, 1, LAPSE_EVERSION }, { 2, 2, LAPSE_EVERSION },
+	};
+	struct desk *d = *state;
+	const int newest = migrate_newest();
+	int64_t serves = 0;
+
+	assert_int_equal(migrate_rolling(d->db, &d->problem), LAPSE_OK);
+	assert_int_equal(version(d->db), newest);
+	assert_int_equal(meta_get(d->db, META_SERVES, 0, &serves), LAPSE_OK);
+	assert_true(serves > 0 && serves <= newest);
+	for (size_t i = 0; i < ARRAY_LEN(TABLE); i++) {
+		meta_set(d->db, "schema_version", newest + TABLE[i].ahead);
+		meta_set(d->db, META_SERVES, newest + TABLE[i].serves);
+		char *CLEANUP(mem_freep) before = schema(d->db);
+		assert_int_equal(migrate_rolling(d->db, &d->problem), TABLE[i].result);
+		char *CLEANUP(mem_freep) after = schema(d->db);
+		assert_string_equal(before, after);
+		assert_int_equal(version(d->db), newest + TABLE[i].ahead);
+		if (TABLE[i].ahead) /* one that has the store alone takes no newer one */
+			assert_int_equal(migrate(d->db, &d->problem), LAPSE_EVERSION);
+	}
+	assert_non_null(strstr(d->problem.message, "schema version"));
+}
+
+/* A store whose last steps did not say whom they serve. */
+static void without_a_note_only_its_own_version_is_served(void **state)
+{
+	struct desk *d = *state;
+
+	assert_int_equal(migrate(d->db, &d->problem), LAPSE_OK);
+	assert_int_equal(db_script(d->db, "DELETE FROM meta WHERE key = 'schema_serves'"),
+			 LAPSE_OK);
+	assert_int_equal(migrate_rolling(d->db, &d->problem), LAPSE_OK);
+	meta_set(d->db, "schema_version", migrate_newest() + 1);
+	assert_int_equal(migrate_rolling(d->db, &d->problem), LAPSE_EVERSION);
+	assert_non_null(strstr(d->problem.message, "run a newer lapsed"));
+}
+
+/* Every step serves itself, or older ones. */
+static void steps_serve_no_future(void **state)
+{
+	(void)state;
+	for (const struct schema_step *s = SCHEMA; s->version; s++)
+		assert_true(s->serves > 0 && s->serves <= s->version);
+}
+
 /* A table in the way makes the step fail in its middle: what came before it is gone too. */
 static void a_failing_step_leaves_nothing(void **state)
 {
@@ -191,6 +246,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(migrates_an_empty_database, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_second_time_changes_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(refuses_the_future, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_replica_goes_on_with_what_serves_it, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(without_a_note_only_its_own_version_is_served,
+						setup, teardown),
+		cmocka_unit_test(steps_serve_no_future),
 		cmocka_unit_test_setup_teardown(a_failing_step_leaves_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(messages_move_whole, setup, teardown),
 		cmocka_unit_test_setup_teardown(keeps_facts, setup, teardown),

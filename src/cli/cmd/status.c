@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "cli/line/commands.h"
+#include "cli/show/replicas.h"
 #include "cli/show/show.h"
 #include "cli/top/scrape.h"
 
@@ -20,7 +21,8 @@
 struct status {
 	struct cli *cli;
 	struct answer health, ready, clock, matrix, metrics;
-	json_t *problems; /* [{what, help}] */
+	struct answer replicas; /* nothing outside a cluster */
+	json_t *problems;       /* [{what, help}] */
 };
 
 static void status_done(struct status *s)
@@ -30,6 +32,7 @@ static void status_done(struct status *s)
 	answer_done(&s->clock);
 	answer_done(&s->matrix);
 	answer_done(&s->metrics);
+	answer_done(&s->replicas);
 	json_decref(s->problems);
 }
 
@@ -187,6 +190,8 @@ static json_t *status_object(struct status *s)
 	json_object_set_new(all, "disk_free_bytes", status_count(s, "lapse_disk_free_bytes"));
 	if (isfinite(status_figure(s, "lapse_replicas")))
 		json_object_set_new(all, "replicas", status_count(s, "lapse_replicas"));
+	if (json_object_get(s->replicas.json, "data"))
+		json_object_set(all, "cluster", json_object_get(s->replicas.json, "data"));
 	json_object_set(all, "problems", s->problems);
 	json_object_set(all, "matrix", json_object_get(s->matrix.json, "data"));
 	return all;
@@ -242,8 +247,9 @@ static void print_facts(const struct cli *cli, const json_t *all)
 
 	show_facts(cli, all, facts, &out);
 	if (json_object_get(all, "replicas"))
-		buf_printf(&out, "replicas %lld, see: lapse replica\n",
+		buf_printf(&out, "replicas %lld, see: lapse replica\n\n",
 			   (long long)json_integer_value(json_object_get(all, "replicas")));
+	show_replicas(cli, json_object_get(all, "cluster"), &out);
 	fputs(buf_text(&out), stdout);
 }
 
@@ -317,6 +323,8 @@ static enum outcome status_read(struct status *s)
 		r = status_ask(s, "/v1/clock", NULL, &s->clock);
 	if (r == OUTCOME_OK)
 		r = status_ask(s, "/metrics", "text/plain", &s->metrics);
+	if (r == OUTCOME_OK && isfinite(status_figure(s, "lapse_replicas")))
+		r = status_ask(s, "/v1/replicas", NULL, &s->replicas);
 	find_problems(s);
 	if (r == OUTCOME_OK)
 		return r;

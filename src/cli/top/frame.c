@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cli/show/replicas.h"
 #include "cli/show/show.h"
 
 #define USUAL_COLUMNS 80
@@ -152,6 +153,10 @@ void frame_write(const struct cli *cli, const json_t *view, const char *away, st
 	put_health(cli, view, away, out);
 	frame_put_facts(cli, view, out);
 	buf_putc(out, '\n');
+	if (json_object_get(view, "cluster")) {
+		show_replicas(cli, json_object_get(view, "cluster"), out);
+		buf_putc(out, '\n');
+	}
 	show_table(cli, json_object_get(view, "tables"), columns, FOLD_DROP, out);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 
-#define OWN_REQUESTS 4 /* of sample_read() */
+#define OWN_REQUESTS 4 /* of sample_read(), and one more in a cluster */
 #define ANSWER_MS 5000 /* a frame is not worth more; the next one asks again */
 
 /* Figures that are sums of samples, and figures that are histograms. */
@@ -56,6 +56,7 @@ enum outcome sample_read(struct cli *cli, struct sample *ret)
 	struct answer CLEANUP(answer_done) matrix = { 0 };
 	struct answer CLEANUP(answer_done) clock = { 0 };
 	struct answer CLEANUP(answer_done) metrics = { 0 };
+	struct answer CLEANUP(answer_done) replicas = { 0 };
 
 	enum outcome r = get(cli, "/readyz", NULL, &ready);
 	if (r == OUTCOME_OK)
@@ -72,6 +73,9 @@ enum outcome sample_read(struct cli *cli, struct sample *ret)
 				.ready = take_json(&ready),
 				.clock = take_json(&clock) };
 	read_figures(buf_text(&metrics.text), &ret->figures);
+	if (isfinite(ret->figures.replicas) &&
+	    get(cli, "/v1/replicas", NULL, &replicas) == OUTCOME_OK)
+		ret->replicas = take_json(&replicas);
 	return OUTCOME_OK;
 }
 
@@ -80,6 +84,7 @@ void sample_done(struct sample *s)
 	json_decref(s->matrix);
 	json_decref(s->ready);
 	json_decref(s->clock);
+	json_decref(s->replicas);
 	*s = (struct sample){ 0 };
 }
 
@@ -102,13 +107,13 @@ static double rate(double now, double before, double seconds)
 }
 
 /* The same for requests, without our own: those of one sample lie between two scrapes. */
-static double request_rate(double now, double before, double seconds)
+static double request_rate(double now, double before, double own, double seconds)
 {
 	double all = now >= before ? now - before : now;
 
 	if (isnan(all))
 		return NAN;
-	return (all > OWN_REQUESTS ? all - OWN_REQUESTS : 0) / seconds;
+	return (all > own ? all - own : 0) / seconds;
 }
 
 static double pruned(const json_t *row)
@@ -171,6 +176,7 @@ json_t *sample_view(const struct cli *cli, const struct sample *now, const struc
 	bool two = before->matrix != NULL;
 	assert(now->matrix && (!two || now->at >= before->at));
 	double seconds = two ? (double)(now->at - before->at) / 1e6 : NAN;
+	double own = OWN_REQUESTS + (now->replicas ? 1 : 0);
 	json_t *view = json_object();
 
 	json_object_set_new(view, "url", json_string(cli->client.url));
@@ -181,10 +187,12 @@ json_t *sample_view(const struct cli *cli, const struct sample *now, const struc
 	view_put_count(view, "agents_live", f->agents);
 	view_put_count(view, "agents_suspect", f->suspects);
 	view_put(view, "requests_per_second",
-		 two ? request_rate(f->requests, old->requests, seconds) : NAN);
+		 two ? request_rate(f->requests, old->requests, own, seconds) : NAN);
 	view_put_count(view, "dead_letters", f->dead_letters);
 	if (isfinite(f->replicas))
 		view_put_count(view, "replicas", f->replicas);
+	if (json_object_get(now->replicas, "data"))
+		json_object_set(view, "cluster", json_object_get(now->replicas, "data"));
 	json_object_set_new(view, "lag", make_spread(&f->lag, &old->lag, two));
 	json_object_set_new(view, "commit", make_spread(&f->commit, &old->commit, two));
 	json_object_set_new(view, "tables", make_tables(now, before, seconds));

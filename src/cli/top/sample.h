@@ -28,6 +28,7 @@ struct sample {
 	json_t *matrix; /* the answers of /v1/matrix, /readyz, /v1/clock */
 	json_t *ready;
 	json_t *clock;
+	json_t *replicas; /* and of /v1/replicas; NULL outside a cluster */
 	bool is_ready;
 };
 

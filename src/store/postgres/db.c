@@ -47,18 +47,23 @@ static const char PG_BEGIN_WRITE[] = "BEGIN ISOLATION LEVEL READ COMMITTED READ 
 #define TURN_KEY "7881706990341218406"
 static const char TURN_TAKE[] = "SELECT pg_advisory_xact_lock(" TURN_KEY ")";
 
+static int limit_locks(struct pg_db *db, int64_t ms)
+{
+	char sql[64];
+
+	snprintf(sql, sizeof(sql), "SET LOCAL lock_timeout = %" PRId64, ms);
+	return pg_tell(db, sql);
+}
+
 /* In a round of its own: what follows must see everything that the turn before has committed, and
  * the sample of the clock must not take the wait for travel. */
 static int take_turn(struct pg_db *db)
 {
-	char patient[64], hasty[64];
+	int r = limit_locks(db, db->config.turn_ms);
 
-	snprintf(patient, sizeof(patient), "SET LOCAL lock_timeout = %" PRId64, db->config.turn_ms);
-	snprintf(hasty, sizeof(hasty), "SET LOCAL lock_timeout = %d", WIRE_LOCK_MS);
-	int r = pg_tell(db, patient);
 	if (r == LAPSE_OK)
 		r = pg_ask(db, TURN_TAKE, NULL);
-	return r < 0 ? r : pg_tell(db, hasty);
+	return r < 0 ? r : limit_locks(db, db->head.lock_ms ? db->head.lock_ms : WIRE_LOCK_MS);
 }
 
 /* The answer to a sample that was asked for after `before`. */
@@ -80,6 +85,8 @@ static int pg_begin_once(struct pg_db *db, bool write)
 
 	if (r == LAPSE_OK && write && db->config.turn_ms > 0)
 		r = take_turn(db);
+	else if (r == LAPSE_OK && write && db->head.lock_ms)
+		r = limit_locks(db, db->head.lock_ms);
 	lapse_us before = clock_mono(db->config.system);
 	if (r == LAPSE_OK)
 		r = pg_ask(db, write ? SAMPLE_WRITE : SAMPLE_READ, &result);
@@ -95,6 +102,7 @@ static int pg_begin(struct db *head, bool write)
 	int r = pg_need_session(db);
 
 	assert(db->tx == PG_NONE && !db->broken);
+	head->lock_met = DB_LOCK_NONE;
 	if (r == LAPSE_OK)
 		r = pg_begin_once(db, write);
 	if (r < 0 && !wire_is_up(&db->wire)) {

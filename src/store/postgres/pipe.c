@@ -238,14 +238,19 @@ int pg_round(struct pg_db *db)
 	int first = LAPSE_OK;
 	int r = wire_mark(&db->wire);
 
+	db->wire.locked = false;
 	for (size_t i = 0; r == LAPSE_OK && i < n; i++) {
 		PGresult *result;
 		r = wire_answer(&db->wire, &result);
 		if (r < 0)
 			break;
 		int err = settle_pending(db, &db->pending[i], result);
-		if (first == LAPSE_OK && err < 0)
-			first = db->pending[i].asked ? err : LAPSE_ERETRY;
+		if (first == LAPSE_OK && err < 0) {
+			bool asked = db->pending[i].asked;
+			first = asked ? err : LAPSE_ERETRY;
+			if (db->wire.locked)
+				db->head.lock_met = asked ? DB_LOCK_HERE : DB_LOCK_EARLIER;
+		}
 	}
 	db->pending_count = 0;
 	if (r == LAPSE_OK)

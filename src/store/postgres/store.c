@@ -152,14 +152,17 @@ static int refuse_unfinished(struct db *lane, struct problem *p)
 
 /* Replicas that start together migrate one after the other. */
 #define MIGRATE_KEY "7881706990341218407"
+#define MIGRATE_LOCK_MS 5000 /* for tables that other replicas are reading */
 
-static int migrate_alone(struct db *lane, struct problem *p)
+static int migrate_alone(struct db *lane, bool rolling, struct problem *p)
 {
 	int r = pg_command(lane, "SET lock_timeout = 0; SELECT pg_advisory_lock(" MIGRATE_KEY ")");
 
 	if (r < 0)
 		return problem_set(p, LAPSE_EUNAVAILABLE, "store", "%.200s", db_error(lane));
-	r = migrate(lane, p);
+	db_limit_lock_wait(lane, MIGRATE_LOCK_MS);
+	r = rolling ? migrate_rolling(lane, p) : migrate(lane, p);
+	db_limit_lock_wait(lane, 0);
 	if (r == LAPSE_OK && pg_command(lane, "SELECT pg_advisory_unlock(" MIGRATE_KEY ")") < 0)
 		r = problem_set(p, LAPSE_EUNAVAILABLE, "store", "%.200s", db_error(lane));
 	return r;
@@ -199,7 +202,7 @@ static int pg_open_parts(struct pg_store *x, const struct store_config *config, 
 	x->head.lanes_count = 1;
 	r = refuse_unfinished(x->head.lanes[0], p);
 	if (r == LAPSE_OK)
-		r = migrate_alone(x->head.lanes[0], p);
+		r = migrate_alone(x->head.lanes[0], config->settings->cluster, p);
 	if (r == LAPSE_OK &&
 	    pg_limit_statements(x->head.lanes[0], lane_statement_ms(config->settings)) < 0)
 		r = problem_set(p, LAPSE_EUNAVAILABLE, "store", "%.200s",

@@ -16,13 +16,15 @@
 #define USER_TIMEOUT_MS "5000"    /* unanswered data ends the connection */
 #define WAIT_MARGIN_MS 5000       /* beyond statement_ms: then the server is as good as gone */
 
+#define LOCK_NOT_AVAILABLE "55P03"
+
 /* By SQLSTATE: a whole code, or the two characters of its class. The first that fits counts. */
 static const struct {
 	const char *state;
 	int err;
 } WIRE_STATES[] = {
-	{ "40", LAPSE_ERETRY },       /* serialization failures, deadlocks */
-	{ "55P03", LAPSE_ERETRY },    /* lock_not_available */
+	{ "40", LAPSE_ERETRY }, /* serialization failures, deadlocks */
+	{ LOCK_NOT_AVAILABLE, LAPSE_ERETRY },
 	{ "08", LAPSE_ERETRY },       /* connection exceptions */
 	{ "57P", LAPSE_ERETRY },      /* shutdowns */
 	{ "25P03", LAPSE_ERETRY },    /* idle_in_transaction_session_timeout */
@@ -306,6 +308,18 @@ int wire_mark(struct wire *w)
 	return PQpipelineSync(w->conn) ? LAPSE_OK : lose(w, PQerrorMessage(w->conn));
 }
 
+/* An answer that belongs to no command: the server's last words, when it shuts down or ends the
+ * session. What follows cannot be told apart any more. */
+static int lose_step(struct wire *w, PGresult *result)
+{
+	char words[WIRE_ERROR_MAX];
+	const char *said = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+
+	snprintf(words, sizeof(words), "%s", said ? said : "an answer without a question");
+	PQclear(result);
+	return lose(w, words);
+}
+
 int wire_answer(struct wire *w, PGresult **ret)
 {
 	PGresult *result = NULL, *end = NULL;
@@ -313,13 +327,15 @@ int wire_answer(struct wire *w, PGresult **ret)
 
 	if (r < 0)
 		return r;
-	assert(result && PQresultStatus(result) != PGRES_PIPELINE_SYNC);
+	if (!result || PQresultStatus(result) == PGRES_PIPELINE_SYNC)
+		return lose_step(w, result);
 	r = wire_next(w, &end);
+	if (r == LAPSE_OK && end)
+		r = lose_step(w, end);
 	if (r < 0) {
 		PQclear(result);
 		return r;
 	}
-	assert(!end);
 	*ret = result;
 	return LAPSE_OK;
 }
@@ -331,7 +347,8 @@ int wire_end_round(struct wire *w)
 
 	if (r < 0)
 		return r;
-	assert(PQresultStatus(result) == PGRES_PIPELINE_SYNC);
+	if (PQresultStatus(result) != PGRES_PIPELINE_SYNC)
+		return lose_step(w, result);
 	PQclear(result);
 	return LAPSE_OK;
 }
@@ -342,6 +359,7 @@ static int judge_failure(struct wire *w, const PGresult *result)
 	const char *words = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
 
 	keep_words(w, words ? words : PQresultErrorMessage(result));
+	w->locked = state && strcmp(state, LOCK_NOT_AVAILABLE) == 0;
 	return state ? wire_sort_state(state) : LAPSE_EINTERNAL;
 }
 

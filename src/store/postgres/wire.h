@@ -38,6 +38,7 @@ struct wire {
 	struct wire_config config;
 	PGconn *conn;                         /* NULL = there is no session */
 	int64_t session;                      /* its number; grows with each one */
+	bool locked;                          /* the last failure was a lock not granted in time */
 	bool warned;                          /* the server warned since wire_forget_warning() */
 	char error[WIRE_ERROR_MAX];           /* the last error, for logs */
 	char timeline[WIRE_TIMELINE_LEN + 1]; /* of the server; another one after a failover */
