@@ -134,7 +134,7 @@ static int run_script(struct foreign_postgres *s, const char *sql)
 	return LAPSE_OK;
 }
 
-static int foreign_postgres_begin(struct foreign *f, bool write)
+static int foreign_postgres_begin(struct foreign *f, bool write, int64_t lock_ms)
 {
 	struct foreign_postgres *s = foreign_postgres_of(f);
 	char sql[256];
@@ -145,7 +145,7 @@ static int foreign_postgres_begin(struct foreign *f, bool write)
 		 "SET LOCAL lock_timeout = %lld; "
 		 "SET LOCAL idle_in_transaction_session_timeout = %lld",
 		 write ? "READ WRITE" : "READ ONLY", (long long)s->statement_ms,
-		 (long long)s->lock_ms, (long long)s->transaction_ms);
+		 (long long)(lock_ms > 0 ? lock_ms : s->lock_ms), (long long)s->transaction_ms);
 	int err = run_script(s, sql);
 	if (err < 0 && PQtransactionStatus(s->conn) != PQTRANS_IDLE)
 		PQclear(PQexec(s->conn, "ROLLBACK"));

@@ -506,6 +506,8 @@ add("contract-ignores-holds", "src/contract/pass.c", "if (!p->config.held)\n\t\t
 add("contract-removes-unreadable", "src/contract/pass.c", "\t\tp->tally.unreadable++;\n\t\treturn false;", "\t\tp->tally.unreadable++;\n\t\treturn true;",
     "contract: a time that cannot be read removes nothing", APPLY + "test_unreadable_times_stay")
 
+add("contract-sweeps-held-at-once", "src/contract/pass_remove.c", "!(p->config.held && p->config.held(p->config.arg, NULL));", "(p->config.held || !p->config.held);",
+    "contract: held rows stay", "tests/contract/test_keep.py::test_holds")
 add("contract-removes-more-than-intended", "src/contract/pass.c", "p->next_limit = limit < PASS_ROWS_LEAST", "p->limit = p->next_limit = limit < PASS_ROWS_LEAST",
     "contract: the number told is never less than the rows removed", APPLY + "test_a_slice_removes_no_more_than_was_intended")
 
