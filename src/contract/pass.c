@@ -221,7 +221,7 @@ static void advance(struct pass *p)
 
 /* Finds the group that the next page is of. *ret_any = false: the walk only moved on to another
  * leaf, or is over. */
-static int find_group(struct pass *p, bool *ret_any)
+static int pass_find_group(struct pass *p, bool *ret_any)
 {
 	int err = LAPSE_OK;
 
@@ -333,7 +333,7 @@ static int rows_at_once(struct pass *p, int64_t *ret_removed)
 /* A row that is locked takes the page back to the slower way, which skips it. */
 static int pass_page(struct pass *p, int64_t *ret_removed, bool *ret_any)
 {
-	int err = find_group(p, ret_any);
+	int err = pass_find_group(p, ret_any);
 
 	if (err < 0 || !*ret_any)
 		return err;

@@ -168,12 +168,14 @@ static void put_swept_time(struct statement *st, const struct rule *r, const cha
 		buf_printf(&st->sql, "%s::bigint", time);
 }
 
+/* A table with rules takes no DELETE inside WITH. */
 bool statement_can_sweep(const struct scan *s)
 {
 	const struct rule *r = s->rule;
 
-	return r->dialect == DIALECT_POSTGRES && s->mode == SCAN_DUE && rule_is_plain(r) &&
-	       r->walk != RULE_BY_KEY && r->fixed_count == r->bound->only_count &&
+	return r->dialect == DIALECT_POSTGRES && !r->relation->rewritten && s->mode == SCAN_DUE &&
+	       rule_is_plain(r) && r->walk != RULE_BY_KEY &&
+	       r->fixed_count == r->bound->only_count &&
 	       (r->time == RULE_TIME_INT || r->time == RULE_TIME_STAMP);
 }
 
