@@ -590,8 +590,8 @@ LAPSE_API int lapse_queue_claim(struct lapse_store *store, const char *table, co
 				int64_t *ret_count);
 
 /* What a worker says of an item it has claimed. LAPSE_ECONFLICT unless the item is still with this
- * worker and attempt. A completed channel_outbox item is gone. A failed one is queued again with
- * `retry` while it has attempts left; *ret_status says what became of it. */
+ * worker and attempt. A completed channel_outbox item is gone, unless it is held. A failed one is
+ * queued again with `retry` while it has attempts left; *ret_status says what became of it. */
 LAPSE_API int lapse_queue_complete(struct lapse_store *store, const char *table, int64_t id,
 				   const char *worker, int64_t attempt);
 LAPSE_API int lapse_queue_fail(struct lapse_store *store, const char *table, int64_t id,

@@ -65,6 +65,7 @@ struct relation {
 	const char *schema, *table;
 	enum relation_kind kind;
 	bool may_select, may_delete;
+	bool rewritten; /* PostgreSQL: it or a partition has rules (CREATE RULE) */
 	struct table_column *columns;
 	size_t columns_count;
 	struct index *indexes;

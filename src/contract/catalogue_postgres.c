@@ -47,9 +47,12 @@ static int postgres_class(struct postgres_look *l)
 	static const char sql[] =
 		"SELECT c.oid, c.relkind, c.reltuples::bigint, CASE WHEN c.relkind = 'p' THEN NULL "
 		"ELSE pg_total_relation_size(c.oid) END, has_table_privilege(c.oid, 'SELECT'), "
-		"has_table_privilege(c.oid, 'DELETE') FROM pg_class c JOIN pg_namespace n ON n.oid "
-		"= "
-		"c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
+		"has_table_privilege(c.oid, 'DELETE'), pg_is_in_recovery() OR "
+		"current_setting('default_transaction_read_only') = 'on', EXISTS (SELECT 1 FROM "
+		"pg_rewrite w WHERE w.ev_class = c.oid OR w.ev_class IN (SELECT relid FROM "
+		"pg_partition_tree(c.oid))) "
+		"FROM pg_class c JOIN "
+		"pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2";
 	struct datum names[] = { datum_text(l->r->schema), datum_text(l->r->table) };
 	int err = foreign_run(l->f, sql, names, 2, &l->rows);
 
@@ -62,7 +65,9 @@ static int postgres_class(struct postgres_look *l)
 	l->r->rows = rows_int(&l->rows, 0, 2);
 	l->r->bytes = rows_text(&l->rows, 0, 3) ? rows_int(&l->rows, 0, 3) : -1;
 	l->r->may_select = rows_true(&l->rows, 0, 4);
-	l->r->may_delete = rows_true(&l->rows, 0, 5);
+	l->f->read_only = rows_true(&l->rows, 0, 6); /* a standby may have been promoted */
+	l->r->may_delete = rows_true(&l->rows, 0, 5) && !l->f->read_only;
+	l->r->rewritten = rows_true(&l->rows, 0, 7);
 	return LAPSE_OK;
 }
 

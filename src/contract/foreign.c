@@ -162,14 +162,25 @@ void foreign_closep(struct foreign **f)
 	foreign_close(*f);
 }
 
-int foreign_begin(struct foreign *f, bool write)
+static int begin_transaction(struct foreign *f, bool write, int64_t lock_ms)
 {
 	assert(f->magic == FOREIGN_MAGIC && !f->in_transaction);
 	f->error[0] = '\0';
-	int err = f->driver->begin(f, write);
+	int err = f->driver->begin(f, write, lock_ms);
 	f->in_transaction = err == LAPSE_OK;
 	f->writes = write;
 	return err;
+}
+
+int foreign_begin(struct foreign *f, bool write)
+{
+	return begin_transaction(f, write, 0);
+}
+
+int foreign_begin_brief(struct foreign *f, int64_t lock_ms)
+{
+	assert(lock_ms > 0);
+	return begin_transaction(f, true, lock_ms);
 }
 
 int foreign_commit(struct foreign *f)

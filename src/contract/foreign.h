@@ -100,7 +100,8 @@ struct foreign_config {
 struct foreign_driver {
 	int (*open)(const struct foreign_config *config, struct foreign **ret, struct buf *error);
 	void (*close)(struct foreign *f);
-	int (*begin)(struct foreign *f, bool write);
+	int (*begin)(struct foreign *f, bool write,
+		     int64_t lock_ms); /* 0 = as long as opened for */
 	int (*commit)(struct foreign *f);
 	void (*rollback)(struct foreign *f);
 	int (*run)(struct foreign *f, const char *sql, const struct datum *params, size_t count,
@@ -119,6 +120,9 @@ void foreign_close(struct foreign *f); /* takes NULL; undoes an open transaction
 void foreign_closep(struct foreign **f);
 
 int foreign_begin(struct foreign *f, bool write);
+
+/* One that writes and waits at most `lock_ms` for a lock; on SQLite as long as any other. */
+int foreign_begin_brief(struct foreign *f, int64_t lock_ms);
 int foreign_commit(struct foreign *f);
 void foreign_rollback(struct foreign *f); /* also when none is open */
 

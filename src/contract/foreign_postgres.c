@@ -134,18 +134,19 @@ static int run_script(struct foreign_postgres *s, const char *sql)
 	return LAPSE_OK;
 }
 
-static int foreign_postgres_begin(struct foreign *f, bool write)
+static int foreign_postgres_begin(struct foreign *f, bool write, int64_t lock_ms)
 {
 	struct foreign_postgres *s = foreign_postgres_of(f);
 	char sql[256];
 
 	assert(s->lock_ms > 0 && s->statement_ms > 0);
+	/* Not READ WRITE: a database whose transactions only read by default is left alone. */
 	snprintf(sql, sizeof(sql),
 		 "BEGIN ISOLATION LEVEL READ COMMITTED %s; SET LOCAL statement_timeout = %lld; "
 		 "SET LOCAL lock_timeout = %lld; "
 		 "SET LOCAL idle_in_transaction_session_timeout = %lld",
-		 write ? "READ WRITE" : "READ ONLY", (long long)s->statement_ms,
-		 (long long)s->lock_ms, (long long)s->transaction_ms);
+		 write ? "" : "READ ONLY", (long long)s->statement_ms,
+		 (long long)(lock_ms > 0 ? lock_ms : s->lock_ms), (long long)s->transaction_ms);
 	int err = run_script(s, sql);
 	if (err < 0 && PQtransactionStatus(s->conn) != PQTRANS_IDLE)
 		PQclear(PQexec(s->conn, "ROLLBACK"));

@@ -177,8 +177,9 @@ static int run_sqlite_text(struct foreign_sqlite *s, const char *sql)
 	return code == SQLITE_OK ? LAPSE_OK : fail_sqlite(s, code);
 }
 
-static int foreign_sqlite_begin(struct foreign *f, bool write)
+static int foreign_sqlite_begin(struct foreign *f, bool write, int64_t lock_ms)
 {
+	(void)lock_ms;
 	assert(sqlite3_get_autocommit(foreign_sqlite_of(f)->db));
 	return run_sqlite_text(foreign_sqlite_of(f), write ? "BEGIN IMMEDIATE" : "BEGIN");
 }

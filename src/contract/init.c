@@ -17,29 +17,30 @@ struct hint {
 	const char *pattern;
 	const char *keep; /* NULL: the column holds the deadline itself */
 	const char *why;
+	bool appended; /* set when the row is made, and not changed: it grows with a serial key */
 };
 
 static const struct hint HINTS[] = {
-	{ "lease_expires_at*", NULL, "the name says it is the end of a lease" },
-	{ "*expires_at*", NULL, "the name says it is a deadline" },
-	{ "*expiresat*", NULL, "the name says it is a deadline" },
-	{ "expires*", NULL, "the name says it is a deadline" },
-	{ "*expiry*", NULL, "the name says it is a deadline" },
-	{ "*expiration*", NULL, "the name says it is a deadline" },
-	{ "*valid_until*", NULL, "the name says it is a deadline" },
-	{ "*delete_after*", NULL, "the name says it is a deadline" },
-	{ "*_deadline*", NULL, "the name says it is a deadline" },
-	{ "last_seen*", "7d", "rows that are not seen any more pile up" },
-	{ "updated_at*", "30d", "rows that are not updated any more pile up" },
-	{ "finished_at*", "30d", "finished work piles up" },
-	{ "completed_at*", "30d", "finished work piles up" },
-	{ "processed_at*", "30d", "finished work piles up" },
-	{ "received_at*", "30d", "what was received piles up" },
-	{ "sent_at*", "30d", "what was sent piles up" },
-	{ "occurred_at*", "30d", "records of what happened pile up" },
-	{ "created_at*", "30d", "records pile up" },
-	{ "inserted_at*", "30d", "records pile up" },
-	{ "timestamp*", "30d", "records pile up" },
+	{ "lease_expires_at*", NULL, "the name says it is the end of a lease", false },
+	{ "*expires_at*", NULL, "the name says it is a deadline", false },
+	{ "*expiresat*", NULL, "the name says it is a deadline", false },
+	{ "expires*", NULL, "the name says it is a deadline", false },
+	{ "*expiry*", NULL, "the name says it is a deadline", false },
+	{ "*expiration*", NULL, "the name says it is a deadline", false },
+	{ "*valid_until*", NULL, "the name says it is a deadline", false },
+	{ "*delete_after*", NULL, "the name says it is a deadline", false },
+	{ "*_deadline*", NULL, "the name says it is a deadline", false },
+	{ "last_seen*", "7d", "rows that are not seen any more pile up", false },
+	{ "updated_at*", "30d", "rows that are not updated any more pile up", false },
+	{ "finished_at*", "30d", "finished work piles up", false },
+	{ "completed_at*", "30d", "finished work piles up", false },
+	{ "processed_at*", "30d", "finished work piles up", false },
+	{ "received_at*", "30d", "what was received piles up", true },
+	{ "sent_at*", "30d", "what was sent piles up", false },
+	{ "occurred_at*", "30d", "records of what happened pile up", true },
+	{ "created_at*", "30d", "records pile up", true },
+	{ "inserted_at*", "30d", "records pile up", true },
+	{ "timestamp*", "30d", "records pile up", true },
 };
 
 /* Tables whose rows are made by work, not by people: only these are proposed a window. */
@@ -97,6 +98,10 @@ struct guess {
 	const struct table_column *column; /* NULL = there is nothing to propose */
 	const struct hint *hint;
 	const struct index *key;
+
+	/* What the first check of it taught. */
+	const char *time; /* the unit of its numbers; NULL = as the check finds it */
+	bool grows;       /* no index leads to the time, but the key may grow with it */
 };
 
 static void guess_column(struct guess *g, enum foreign_engine engine)
@@ -220,8 +225,7 @@ static void put_foreign_keys(struct buf *out, const struct guess *g, enum key_ac
 	}
 }
 
-static void put_bound(struct buf *out, const struct guess *g, enum foreign_engine engine,
-		      const char *time)
+static void put_bound(struct buf *out, const struct guess *g, enum foreign_engine engine)
 {
 	const struct relation *r = g->relation;
 	const char *home = engine == FOREIGN_POSTGRES ? "public" : "main";
@@ -241,8 +245,10 @@ static void put_bound(struct buf *out, const struct guess *g, enum foreign_engin
 	if (g->hint->keep)
 		buf_printf(out, ", keep: %s }", g->hint->keep);
 	buf_puts(out, "\n");
-	if (time)
-		buf_printf(out, "    time: %s\n", time);
+	if (g->time)
+		buf_printf(out, "    time: %s\n", g->time);
+	if (g->grows)
+		buf_puts(out, "    grows_with_key: true\n");
 	put_foreign_keys(out, g, ACTION_BLOCKS, "unless_referenced", "by");
 	put_foreign_keys(out, g, ACTION_CASCADES, "together_with", "table");
 }
@@ -286,13 +292,13 @@ static const char *guess_time(const struct guess *g)
 
 /* The findings of one guess, checked as a contract of its own. */
 static int check_guess(struct foreign *f, const struct guess *g, const char *database, lapse_ms now,
-		       const char *time, struct checked *ret, struct contract **ret_contract)
+		       struct checked *ret, struct contract **ret_contract)
 {
 	struct buf CLEANUP(buf_done) text = { 0 };
 	struct buf CLEANUP(buf_done) error = { 0 };
 
 	put_head(&text, database);
-	put_bound(&text, g, f->engine, time);
+	put_bound(&text, g, f->engine);
 	init_database = database;
 	int err = contract_parse("guess", buf_text(&text), text.len, init_environment, ret_contract,
 				 &error);
@@ -327,31 +333,66 @@ static void put_findings(struct buf *out, const struct checked *checked)
 	}
 }
 
-static int write_guess(struct foreign *f, const struct guess *g, const char *database, lapse_ms now,
+/* Checks a guess, and a second form of it if the first cannot be used. */
+static int check_again(struct foreign *f, struct guess *g, const char *database, lapse_ms now,
+		       struct checked *checked, struct contract **c)
+{
+	checked_done(checked);
+	contract_free(*c);
+	*c = NULL;
+	return check_guess(f, g, database, now, checked, c);
+}
+
+/* Rows that are only appended lie in the order of a serial key, so they need no index. */
+static bool may_grow(const struct guess *g)
+{
+	return g->hint->appended && g->key->count == 1 &&
+	       relation_column(g->relation, g->key->columns[0])->class == COLUMN_INT;
+}
+
+/* A guess that no form makes usable stays as it was, with what the check found. */
+static int find_usable_form(struct foreign *f, struct guess *g, const char *database, lapse_ms now,
+			    struct checked *checked, struct contract **c)
+{
+	int err = check_guess(f, g, database, now, checked, c);
+
+	if (err == LAPSE_OK && !checked->rules[0] && guess_time(g)) {
+		g->time = guess_time(g);
+		err = check_again(f, g, database, now, checked, c);
+	}
+	if (err < 0 || checked->rules[0] || !may_grow(g))
+		return err;
+	g->grows = true;
+	err = check_again(f, g, database, now, checked, c);
+	if (err == LAPSE_OK && !checked->rules[0]) {
+		g->grows = false;
+		err = check_again(f, g, database, now, checked, c);
+	}
+	return err;
+}
+
+static int write_guess(struct foreign *f, struct guess *g, const char *database, lapse_ms now,
 		       struct buf *out, bool *ret_used)
 {
 	struct contract *CLEANUP(contract_freep) c = NULL;
 	struct buf CLEANUP(buf_done) bound = { 0 };
 	struct checked checked = { 0 };
-	const char *time = NULL;
-	int err = check_guess(f, g, database, now, time, &checked, &c);
+	int err = find_usable_form(f, g, database, now, &checked, &c);
 
-	assert(err < 0 || checked.rules);
-	if (err == LAPSE_OK && !checked.rules[0] && guess_time(g)) {
-		checked_done(&checked);
-		contract_free(c);
-		c = NULL;
-		time = guess_time(g);
-		err = check_guess(f, g, database, now, time, &checked, &c);
-	}
 	if (err < 0)
 		return err;
 	assert(checked.rules);
 	*ret_used = checked.rules[0] != NULL;
 	buf_printf(out, "  # %s: %s of '%s': %s.\n", g->relation->table,
 		   g->hint->keep ? "the age" : "the time", g->column->name, g->hint->why);
+	if (g->grows)
+		buf_printf(out,
+			   "  # No index leads to '%s'. Rows are walked in the order of the key "
+			   "'%s', because they are only\n  # appended and the key grows with the "
+			   "time. If old rows can get new keys, make an index instead.\n",
+			   g->column->name, g->key->columns[0]);
 	put_findings(out, &checked);
-	put_bound(&bound, g, f->engine, time);
+	put_bound(&bound, g, f->engine);
 	if (*ret_used)
 		buf_add(out, bound.data, bound.len);
 	else

@@ -61,13 +61,14 @@ static void keep_count_removed(struct keep_worker *w)
 {
 	struct keep_bound *b = worker_bound(w);
 
-	assert(w->removed >= 0 && w->unsettled == 0);
+	assert(w->removed >= 0);
 	w->scheduler->sweep.total += w->removed;
 	b->row->swept += w->removed;
 	if (w->scheduler->sweep.dry_run)
 		return;
 	b->row->pruned += w->removed;
-	w->unsettled = w->removed;
+	w->unsettled += w->removed;
+	assert(w->unsettled <= w->intended);
 }
 
 /* The rule was swept whole: it is no new rule any more, and an approval is used up. */
@@ -164,7 +165,7 @@ void worker_start_slice(struct keep_worker *w)
 		return;
 	}
 	if (intend > 0)
-		r = worker_settle(w, intend);
+		r = worker_intend(w, intend);
 	if (r < 0) {
 		worker_bound_failed(w, r, "lapse's own store failed");
 		worker_next_bound(w);

@@ -90,7 +90,7 @@ struct keep_worker {
 	struct held_keys held;
 	int64_t slice;     /* number of the slice under way, 0 = none */
 	int64_t intended;  /* rows of the intent that is not settled */
-	int64_t unsettled; /* rows the last slice removed, not in our store yet */
+	int64_t unsettled; /* rows removed since the intent was written, not in our store yet */
 	lapse_us lease_at; /* monotonic: when the lease was last renewed */
 	lapse_us slice_at; /* when the slice began */
 	bool covered;      /* an approval was given; cutoffs count from then */
@@ -185,7 +185,10 @@ void worker_start_slice(struct keep_worker *w);
 
 /* keep_told.c */
 
-/* What the last slice removed, and the intent of the next; 0 = there is none. */
+/* Before a slice of up to so many rows: an intent covers them, and its holds are read. */
+int worker_intend(struct keep_worker *w, int64_t rows);
+
+/* What the last slices removed, and the next intent; 0 = there is none. */
 int worker_settle(struct keep_worker *w, int64_t intend);
 
 /* One event for the tick. */

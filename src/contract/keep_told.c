@@ -1,12 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What our own store is told of a contract's sweeps. Before each slice the intent is written: how
- * many rows it may remove. With the next one, what it has removed. At the end of the sweep one
- * event tells the sum. A run that was killed in between is told by the next, as an upper bound.
+ * What our own store is told of a contract's sweeps. Before a slice the intent is written: how many
+ * rows it, or it and a few after it, may remove. With the next intent, what they have removed. At
+ * the end of the sweep one event tells the sum. A run that was killed in between is told by the
+ * next, as an upper bound.
  */
 #include <assert.h>
 
 #include "contract/keep_state.h"
+
+/* At unlimited pace one intent is for several slices, since each costs a sync. */
+#define INTENT_SLICES 8
+
+/* Rows the last intent still allows need no new one. The holds are read anew for every slice. */
+static int read_holds(struct keep_worker *w)
+{
+	struct tx tx;
+	int r = tx_begin_read(&tx, worker_engine(w));
+
+	if (r < 0)
+		return r;
+	r = held_keys_load(&tx, worker_bound(w)->spec.name, &w->held);
+	tx_rollback(&tx);
+	return r;
+}
+
+int worker_intend(struct keep_worker *w, int64_t rows)
+{
+	bool paced = worker_bound(w)->bound->pace.rows_per_second > 0;
+
+	assert(rows > 0 && w->unsettled <= w->intended);
+	if (rows <= w->intended - w->unsettled)
+		return read_holds(w);
+	return worker_settle(w, paced ? rows : rows * INTENT_SLICES);
+}
 
 int worker_settle(struct keep_worker *w, int64_t intend)
 {

@@ -4,45 +4,10 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "contract/pass_state.h"
 
 #define PASS_SAMPLE_MAX 20
 #define PASS_MAGIC 0x70617373u
-
-struct pass {
-	uint32_t magic;
-	struct pass_config config;
-	lapse_ms cutoff;
-	enum scan_mode mode; /* SCAN_DUE first, then SCAN_EXCESS where there is an `at_most` */
-	size_t leaf;
-
-	/* Where it is: the group, and the last row seen of it. Each pair of arenas takes turns,
-	 * because the new position is read with the help of the old. */
-	bool has_group, group_done, has_after;
-	struct datum group[CONTRACT_COLUMNS_MAX];
-	struct datum after[CONTRACT_COLUMNS_MAX + 1];
-	struct arena group_memory[2], after_memory[2];
-	int group_turn, after_turn;
-
-	int64_t limit;      /* of the slice: it removes no more, however many pages it reads */
-	int64_t next_limit; /* of the next one */
-	int64_t page_limit; /* that of the page at hand */
-	int64_t idle;       /* rows in a row that are not due, of a walk by key */
-	int locks;          /* slices in a row without a lock */
-	bool over;
-
-	struct statement st;
-	struct rows page, locked;
-	struct pass_tally tally;
-	struct buf sample; /* keys of the last page, of a dry pass */
-};
-
-/* The rows of a page that go. */
-struct chosen {
-	size_t *rows; /* numbers of rows of the page */
-	size_t count;
-	lapse_ms oldest, newest;
-};
 
 struct pass *pass_new(const struct pass_config *config)
 {
@@ -99,65 +64,7 @@ const struct pass_tally *pass_tally(const struct pass *p)
 	return &p->tally;
 }
 
-void pass_key_text(const struct rule *r, const struct datum *key, struct buf *out)
-{
-	size_t n = r->bound->key.count;
-
-	if (n == 1) {
-		datum_write(&key[0], out);
-		return;
-	}
-	json_begin(out, '[');
-	for (size_t i = 0; i < n; i++) {
-		struct buf CLEANUP(buf_done) text = { 0 };
-		datum_write(&key[i], &text);
-		json_text(out, buf_text(&text));
-	}
-	json_end(out, ']');
-}
-
-static bool key_element(const json_t *j, struct buf *out)
-{
-	if (json_is_integer(j))
-		buf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(j));
-	else if (json_is_string(j))
-		buf_puts(out, json_string_value(j));
-	else
-		return false;
-	return true;
-}
-
-int pass_key_parse(const struct rule *r, const char *text, struct buf *out, struct problem *p)
-{
-	json_t *CLEANUP(json_freep) array = NULL;
-	size_t columns = r->bound->key.count;
-
-	if (columns == 1) {
-		buf_puts(out, text);
-		return LAPSE_OK;
-	}
-	if (json_parse_array(text, strlen(text), &array, p) < 0 ||
-	    json_array_size(array) != columns)
-		return problem_set(p, LAPSE_EINVAL, "key",
-				   "the key must be a JSON array of %zu values", columns);
-	json_begin(out, '[');
-	for (size_t i = 0; i < columns; i++) {
-		struct buf CLEANUP(buf_done) element = { 0 };
-		if (!key_element(json_array_get(array, i), &element))
-			return problem_set(p, LAPSE_EINVAL, "key",
-					   "a key is made of texts and whole numbers");
-		json_text(out, buf_text(&element));
-	}
-	json_end(out, ']');
-	return LAPSE_OK;
-}
-
-static const struct datum *page_key(const struct rows *rows, size_t row)
-{
-	return rows_at(rows, row, SCAN_KEY);
-}
-
-static struct scan pass_scan(const struct pass *p)
+struct scan pass_scan(const struct pass *p)
 {
 	return (struct scan){ .rule = p->config.rule,
 			      .leaf = &p->config.rule->relation->leaves[p->leaf],
@@ -165,6 +72,7 @@ static struct scan pass_scan(const struct pass *p)
 			      .cutoff = p->cutoff,
 			      .group = p->has_group ? p->group : NULL,
 			      .after = p->has_after ? p->after : NULL,
+			      .only_time = p->only_time,
 			      .limit = p->limit };
 }
 
@@ -177,7 +85,7 @@ static bool walks_groups(const struct pass *p)
 
 static void forget_position(struct pass *p)
 {
-	p->has_after = false;
+	p->has_after = p->finishing = false;
 	p->idle = 0;
 }
 
@@ -221,29 +129,29 @@ static int next_group(struct pass *p)
 	return LAPSE_OK;
 }
 
-/* The next page goes on after the last row of this one. */
-static void remember_position(struct pass *p)
+/* The next page goes on after the row of this time and key; without a key, from this time on. */
+static void remember_position(struct pass *p, const struct datum *time, const struct datum *key)
 {
 	const struct rule *r = p->config.rule;
-	size_t last = p->page.count - 1, n = 0;
 	struct arena *memory = &p->after_memory[p->after_turn ^= 1];
+	size_t n = 0;
 
-	assert(p->page.count > 0);
 	arena_reset(memory);
 	if (r->walk != RULE_BY_KEY || p->mode == SCAN_EXCESS)
-		p->after[n++] = datum_copy(memory, rows_at(&p->page, last, SCAN_TIME));
-	for (size_t i = 0; i < r->bound->key.count; i++)
-		p->after[n++] = datum_copy(memory, rows_at(&p->page, last, SCAN_KEY + i));
+		p->after[n++] = datum_copy(memory, time);
+	for (size_t i = 0; key && i < r->bound->key.count; i++)
+		p->after[n++] = datum_copy(memory, &key[i]);
 	p->has_after = true;
+	p->only_time = !key;
 }
 
-static bool is_row_held(const struct pass *p, const struct rows *rows, size_t row)
+bool pass_row_is_held(const struct pass *p, const struct rows *rows, size_t row)
 {
 	struct buf CLEANUP(buf_done) key = { 0 };
 
 	if (!p->config.held)
 		return false;
-	pass_key_text(p->config.rule, page_key(rows, row), &key);
+	pass_key_text(p->config.rule, rows_at(rows, row, SCAN_KEY), &key);
 	return p->config.held(p->config.arg, buf_text(&key));
 }
 
@@ -269,7 +177,7 @@ static bool choose_row(struct pass *p, size_t row, lapse_ms *ret_at)
 		p->tally.protected_++;
 		return false;
 	}
-	if (is_row_held(p, &p->page, row)) {
+	if (pass_row_is_held(p, &p->page, row)) {
 		p->tally.held++;
 		return false;
 	}
@@ -292,196 +200,17 @@ static void choose_removals(struct pass *p, struct chosen *ret)
 	}
 }
 
-static void put_chosen_places(const struct pass *p, const struct chosen *c, struct buf *out)
-{
-	array_begin(out);
-	for (size_t i = 0; i < c->count; i++)
-		array_add(out, rows_text(&p->page, c->rows[i], SCAN_PLACE));
-	array_end(out);
-}
-
-/* PostgreSQL: locks the chosen rows that still match; their places and texts become arrays. A place
- * can have been reused, so due and held are judged again by what is there now. */
-static int lock_rows(struct pass *p, const struct scan *s, const struct chosen *c,
-		     struct buf *places, struct buf *times, int64_t *ret_count)
-{
-	struct buf CLEANUP(buf_done) wanted = { 0 };
-	lapse_ms at;
-
-	assert(c->count > 0 && p->config.f->in_transaction);
-	put_chosen_places(p, c, &wanted);
-	statement_reset(&p->st);
-	statement_lock(&p->st, s, buf_text(&wanted));
-	int err = statement_run(&p->st, p->config.f, &p->locked);
-	if (err < 0)
-		return err;
-	array_begin(places);
-	array_begin(times);
-	*ret_count = 0;
-	for (size_t i = 0; i < p->locked.count; i++) {
-		if (!scan_time(s->rule, &p->locked, i, &at) ||
-		    (s->mode == SCAN_DUE && !rule_is_due(s->rule, at, p->cutoff)) ||
-		    is_row_held(p, &p->locked, i))
-			continue;
-		array_add(places, rows_text(&p->locked, i, SCAN_PLACE));
-		array_add(times, rows_text(&p->locked, i, SCAN_TIME));
-		++*ret_count;
-	}
-	array_end(places);
-	array_end(times);
-	return LAPSE_OK;
-}
-
-/* Rows of other tables go first. If a row of ours stays all the same, because what protects it came
- * between two statements, everything is undone: LAPSE_ERETRY. */
-static int remove_places(struct pass *p, const struct scan *s, const struct chosen *c,
-			 int64_t *ret_removed, int64_t *ret_together)
-{
-	struct buf CLEANUP(buf_done) places = { 0 };
-	struct buf CLEANUP(buf_done) times = { 0 };
-	const struct contract_bound *b = s->rule->bound;
-	bool judged = s->rule->time == RULE_TIME_JUDGED && s->mode == SCAN_DUE;
-	struct foreign *f = p->config.f;
-	int64_t count = 0;
-	int err = lock_rows(p, s, c, &places, &times, &count);
-
-	if (err < 0 || count == 0)
-		return err;
-	for (size_t i = 0; err == LAPSE_OK && i < b->together_count; i++) {
-		statement_reset(&p->st);
-		statement_together_places(&p->st, s, &b->together[i], buf_text(&places));
-		err = statement_run(&p->st, f, &p->locked);
-		*ret_together += p->locked.changed;
-	}
-	if (err < 0)
-		return err;
-	statement_reset(&p->st);
-	statement_remove_places(&p->st, s, buf_text(&places), judged ? buf_text(&times) : NULL);
-	err = statement_run(&p->st, f, &p->locked);
-	if (err < 0)
-		return err;
-	*ret_removed = p->locked.changed;
-	assert(*ret_removed <= count);
-	return b->together_count && *ret_removed < count ? LAPSE_ERETRY : LAPSE_OK;
-}
-
-/* Nothing has to be looked at between the lock and the deletion. */
-static bool goes_at_once(const struct pass *p, const struct scan *s)
-{
-	return s->mode == SCAN_DUE && rule_is_plain(s->rule) &&
-	       !(p->config.held && p->config.held(p->config.arg, NULL));
-}
-
-static int remove_plain(struct pass *p, const struct scan *s, const struct chosen *c,
-			int64_t *ret_removed)
-{
-	struct buf CLEANUP(buf_done) places = { 0 };
-
-	assert(p->config.f->in_transaction && c->count > 0);
-	put_chosen_places(p, c, &places);
-	statement_reset(&p->st);
-	statement_remove_plain(&p->st, s, buf_text(&places));
-	int err = statement_run(&p->st, p->config.f, &p->locked);
-	if (err == LAPSE_OK)
-		*ret_removed = p->locked.changed;
-	return err;
-}
-
-/* SQLite: in the one transaction that writes. Rows of other tables go before the rows they belong
- * to. */
-static int remove_some(struct pass *p, const struct scan *s, const struct page_rows *rows,
-		       int64_t *ret_removed, int64_t *ret_together)
-{
-	const struct contract_bound *b = s->rule->bound;
-	int err = LAPSE_OK;
-
-	for (size_t i = 0; err == LAPSE_OK && i < b->together_count; i++) {
-		statement_reset(&p->st);
-		statement_together_rows(&p->st, s, &b->together[i], rows);
-		err = statement_run(&p->st, p->config.f, &p->locked);
-		*ret_together += p->locked.changed;
-	}
-	if (err < 0)
-		return err;
-	statement_reset(&p->st);
-	statement_remove_rows(&p->st, s, rows);
-	err = statement_run(&p->st, p->config.f, &p->locked);
-	if (err < 0)
-		return err;
-	assert(p->locked.changed <= (int64_t)rows->count);
-	*ret_removed += p->locked.changed;
-	return b->together_count && p->locked.changed < (int64_t)rows->count ? LAPSE_ERETRY
-									     : LAPSE_OK;
-}
-
-static int remove_keys(struct pass *p, const struct scan *s, const struct chosen *c,
-		       int64_t *ret_removed, int64_t *ret_together)
-{
-	size_t most = page_rows_max(s->rule);
-	int err = LAPSE_OK;
-
-	for (size_t i = 0; err == LAPSE_OK && i < c->count; i += most) {
-		struct page_rows rows = { .page = &p->page,
-					  .rows = &c->rows[i],
-					  .count = c->count - i < most ? c->count - i : most };
-		err = remove_some(p, s, &rows, ret_removed, ret_together);
-	}
-	return err;
-}
-
-static void pass_count_removed(struct pass *p, const struct chosen *c, int64_t removed,
-			       int64_t together)
-{
-	struct pass_tally *t = &p->tally;
-
-	assert(removed >= 0 && removed <= (int64_t)c->count && together >= 0);
-	t->removed += removed;
-	t->together += together;
-	t->skipped += (int64_t)c->count - removed;
-	if (removed > 0 && c->oldest < t->oldest)
-		t->oldest = c->oldest;
-	if (removed > 0 && c->newest > t->newest)
-		t->newest = c->newest;
-}
-
-/* The short transaction of a slice. */
-static int remove_chosen(struct pass *p, const struct chosen *c, int64_t *ret_removed)
-{
-	struct foreign *f = p->config.f;
-	struct scan s = pass_scan(p);
-	int64_t removed = 0, together = 0;
-	int err = foreign_begin(f, true);
-
-	if (err == LAPSE_OK && p->config.fence)
-		err = p->config.fence(p->config.arg, f);
-	if (err == LAPSE_OK && f->engine == FOREIGN_POSTGRES && goes_at_once(p, &s))
-		err = remove_plain(p, &s, c, &removed);
-	else if (err == LAPSE_OK && f->engine == FOREIGN_POSTGRES)
-		err = remove_places(p, &s, c, &removed, &together);
-	else if (err == LAPSE_OK)
-		err = remove_keys(p, &s, c, &removed, &together);
-	if (err < 0) {
-		foreign_rollback(f);
-		return err;
-	}
-	assert(removed <= (int64_t)c->count);
-	err = foreign_commit(f);
-	if (err == LAPSE_OK || err == LAPSE_EUNKNOWN)
-		*ret_removed = removed;
-	if (err < 0)
-		return err;
-	pass_count_removed(p, c, removed, together);
-	return LAPSE_OK;
-}
-
 /* Where the pass is after a page. */
 static void advance(struct pass *p)
 {
 	bool by_key = p->config.rule->walk == RULE_BY_KEY && p->mode == SCAN_DUE;
+	size_t rows = p->page.count;
 
-	assert((int64_t)p->page.count <= p->page_limit);
-	if ((int64_t)p->page.count == p->page_limit && !(by_key && p->idle >= PASS_WALK_STOP)) {
-		remember_position(p);
+	assert((int64_t)rows <= p->page_limit);
+	if ((int64_t)rows == p->page_limit && !(by_key && p->idle >= PASS_WALK_STOP)) {
+		remember_position(p, rows_at(&p->page, rows - 1, SCAN_TIME),
+				  rows_at(&p->page, rows - 1, SCAN_KEY));
+		p->finishing = false;
 	} else if (p->has_group) {
 		p->group_done = true;
 		forget_position(p);
@@ -490,26 +219,25 @@ static void advance(struct pass *p)
 	}
 }
 
-/* Reads the next page. *ret_any = false: the walk only moved on to another leaf, or is over. */
-static int read_page(struct pass *p, bool *ret_any)
+/* Finds the group that the next page is of. *ret_any = false: the walk only moved on to another
+ * leaf, or is over. */
+static int pass_find_group(struct pass *p, bool *ret_any)
 {
-	*ret_any = false;
+	int err = LAPSE_OK;
+
 	if (walks_groups(p) && (!p->has_group || p->group_done)) {
-		int err = next_group(p);
-		if (err < 0 || !p->has_group)
-			return err;
+		err = next_group(p);
+		*ret_any = err == LAPSE_OK && p->has_group;
+	} else {
+		*ret_any = true;
 	}
-	struct scan s = pass_scan(p);
 	p->page_limit = p->limit;
-	statement_reset(&p->st);
-	statement_scan(&p->st, &s);
-	*ret_any = true;
-	return statement_read(&p->st, p->config.f, &p->page);
+	return err;
 }
 
 /* Up to twice as many rows, or down to half of them. A page that was not full says nothing about
  * how long more rows take. */
-static void adapt(struct pass *p, lapse_us took)
+static void adapt(struct pass *p, int64_t rows, lapse_us took)
 {
 	lapse_us wanted = p->config.rule->bound->pace.slice_ms * 1000;
 	int64_t limit = p->limit;
@@ -517,7 +245,7 @@ static void adapt(struct pass *p, lapse_us took)
 	assert(took >= 0 && wanted > 0);
 	if (took > wanted)
 		limit = took > 2 * wanted ? limit / 2 : limit * wanted / took;
-	else if ((int64_t)p->page.count == p->page_limit)
+	else if (rows == p->page_limit)
 		limit = took * 2 < wanted ? limit * 2 : limit * wanted / (took + 1);
 	p->next_limit = limit < PASS_ROWS_LEAST ? PASS_ROWS_LEAST
 			: limit > PASS_ROWS_MAX ? PASS_ROWS_MAX
@@ -530,7 +258,7 @@ static void note_chosen(struct pass *p, const struct chosen *c, int64_t *ret_rem
 	buf_clear(&p->sample);
 	for (size_t i = 0; i < c->count && i < PASS_SAMPLE_MAX; i++) {
 		struct buf CLEANUP(buf_done) key = { 0 };
-		pass_key_text(p->config.rule, page_key(&p->page, c->rows[i]), &key);
+		pass_key_text(p->config.rule, rows_at(&p->page, c->rows[i], SCAN_KEY), &key);
 		buf_printf(&p->sample, "%s\n", buf_text(&key));
 	}
 	pass_count_removed(p, c, (int64_t)c->count, 0);
@@ -548,15 +276,24 @@ void pass_sample(const struct pass *p, size_t max, struct buf *out)
 	}
 }
 
+static int read_page(struct pass *p)
+{
+	struct scan s = pass_scan(p);
+
+	statement_reset(&p->st);
+	statement_scan(&p->st, &s);
+	return statement_read(&p->st, p->config.f, &p->page);
+}
+
 /* One page: read, chosen, removed. On failure the pass is where it was. */
-static int pass_page(struct pass *p, int64_t *ret_removed, bool *ret_any)
+static int page_by_rows(struct pass *p, int64_t *ret_removed)
 {
 	const struct pass_tally before = p->tally;
 	const int64_t idle = p->idle;
 	struct chosen c;
-	int err = read_page(p, ret_any);
+	int err = read_page(p);
 
-	if (err < 0 || !*ret_any)
+	if (err < 0)
 		return err;
 	choose_removals(p, &c);
 	const lapse_us start =
@@ -564,16 +301,50 @@ static int pass_page(struct pass *p, int64_t *ret_removed, bool *ret_any)
 	if (p->config.dry)
 		note_chosen(p, &c, ret_removed);
 	else if (c.count > 0)
-		err = remove_chosen(p, &c, ret_removed);
+		err = pass_remove_chosen(p, &c, ret_removed);
 	free(c.rows);
 	if (err < 0) {
 		p->tally = before;
 		p->idle = idle;
 		return err;
 	}
-	adapt(p, clock_mono(&CLOCK_SYSTEM) - start);
+	adapt(p, (int64_t)p->page.count, clock_mono(&CLOCK_SYSTEM) - start);
 	advance(p);
 	return LAPSE_OK;
+}
+
+/* The same without a page. Fewer rows than asked for: the end is near, or some stayed. Then pages
+ * tell. */
+static int rows_at_once(struct pass *p, int64_t *ret_removed)
+{
+	const lapse_us start = clock_mono(&CLOCK_SYSTEM);
+	const struct datum *last;
+	int err = pass_sweep_at_once(p, ret_removed, &last);
+
+	if (err < 0)
+		return err;
+	adapt(p, *ret_removed, clock_mono(&CLOCK_SYSTEM) - start);
+	if (*ret_removed > 0)
+		remember_position(p, last, NULL);
+	p->finishing = *ret_removed < p->page_limit;
+	return LAPSE_OK;
+}
+
+/* A row that is locked takes the page back to the slower way, which skips it. */
+static int pass_page(struct pass *p, int64_t *ret_removed, bool *ret_any)
+{
+	int err = pass_find_group(p, ret_any);
+
+	if (err < 0 || !*ret_any)
+		return err;
+	if (pass_sweeps_at_once(p)) {
+		err = rows_at_once(p, ret_removed);
+		if (err != LAPSE_ERETRY)
+			return err;
+	} else if (p->wary > 0) {
+		p->wary--;
+	}
+	return page_by_rows(p, ret_removed);
 }
 
 /* A lock that was not granted is tried again with the same page, a few times. */

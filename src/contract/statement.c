@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "contract/statement.h"
+#include "contract/statement_parts.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -39,23 +39,17 @@ int statement_read(const struct statement *st, struct foreign *f, struct rows *r
 	return foreign_read(f, buf_text(&st->sql), st->params, st->count, ret);
 }
 
-static bool is_postgres(const struct statement *st)
-{
-	return st->dialect == DIALECT_POSTGRES;
-}
-
-static void put_sql(struct statement *st, const char *sql)
+void put_sql(struct statement *st, const char *sql)
 {
 	buf_puts(&st->sql, sql);
 }
 
-static void put_column(struct statement *st, const char *alias, const char *column)
+void put_column(struct statement *st, const char *alias, const char *column)
 {
 	sql_column(&st->sql, alias, column);
 }
 
-/* A parameter; `cast` is PostgreSQL's type for it, NULL = that of what it is compared with. */
-static void put_param(struct statement *st, struct datum value, const char *cast)
+void put_param(struct statement *st, struct datum value, const char *cast)
 {
 	assert(st->count < STATEMENT_PARAMS_MAX);
 	st->params[st->count++] = value;
@@ -72,7 +66,7 @@ static void put_result(struct statement *st, const char *column)
 		put_sql(st, "::text");
 }
 
-static void put_key(struct statement *st, const char *alias, const struct rule *r, const char *end)
+void put_key(struct statement *st, const char *alias, const struct rule *r, const char *end)
 {
 	for (size_t i = 0; i < r->bound->key.count; i++) {
 		put_sql(st, ", ");
@@ -131,7 +125,7 @@ static void put_text_range(struct statement *st, const struct rule *r, lapse_ms 
 	put_param(st, datum_text(arena_strdup(&st->arena, text)), NULL);
 }
 
-static void put_rule_due(struct statement *st, const struct rule *r, lapse_ms cutoff)
+void put_rule_due(struct statement *st, const struct rule *r, lapse_ms cutoff)
 {
 	const char *column = r->bound->time_column;
 
@@ -269,7 +263,7 @@ static void put_keep_newest(struct statement *st, const struct rule *r)
 }
 
 /* Everything that protects a row beside its time. */
-static void put_allowed(struct statement *st, const struct rule *r)
+void put_allowed(struct statement *st, const struct rule *r)
 {
 	const struct contract_bound *b = r->bound;
 
@@ -294,7 +288,7 @@ const struct contract_columns *scan_groups(const struct scan *s)
 	return s->mode == SCAN_EXCESS ? &s->rule->bound->at_most.per : &s->rule->groups;
 }
 
-static void put_group(struct statement *st, const char *alias, const struct scan *s)
+void put_group(struct statement *st, const char *alias, const struct scan *s)
 {
 	const struct contract_columns *groups = scan_groups(s);
 
@@ -318,7 +312,7 @@ static void put_fixed(struct statement *st, const struct scan *s)
 }
 
 /* Older than the oldest of the newest `at_most` rows of its group. */
-static void put_excess(struct statement *st, const struct scan *s)
+void put_excess(struct statement *st, const struct scan *s)
 {
 	const struct rule *r = s->rule;
 
@@ -343,7 +337,7 @@ static void put_excess(struct statement *st, const struct scan *s)
 }
 
 /* Group and time: what an index finds. */
-static void put_reach(struct statement *st, const struct scan *s)
+void put_reach(struct statement *st, const struct scan *s)
 {
 	put_group(st, "t", s);
 	put_fixed(st, s);
@@ -355,24 +349,32 @@ static void put_reach(struct statement *st, const struct scan *s)
 		put_rule_due(st, s->rule, s->cutoff);
 }
 
-static void put_rule_after(struct statement *st, const struct scan *s)
+void put_from_time(struct statement *st, const struct scan *s)
+{
+	if (!s->after)
+		return;
+	put_sql(st, " AND ");
+	put_column(st, "t", s->rule->bound->time_column);
+	put_sql(st, " >= ");
+	put_param(st, s->after[0], NULL);
+}
+
+void put_rule_after(struct statement *st, const struct scan *s)
 {
 	const struct rule *r = s->rule;
-	bool by_key = r->walk == RULE_BY_KEY && s->mode != SCAN_EXCESS;
 
 	if (!s->after)
 		return;
-	if (by_key) {
+	if (r->walk == RULE_BY_KEY && s->mode != SCAN_EXCESS) {
 		put_sql(st, " AND ");
 		put_column(st, "t", r->bound->key.names[0]);
 		put_sql(st, " > ");
 		put_param(st, s->after[0], NULL);
 		return;
 	}
-	put_sql(st, " AND ");
-	put_column(st, "t", r->bound->time_column);
-	put_sql(st, " >= ");
-	put_param(st, s->after[0], NULL);
+	put_from_time(st, s);
+	if (s->only_time)
+		return;
 	put_sql(st, " AND ");
 	put_position(st, "t", r);
 	put_sql(st, " > (");
@@ -383,7 +385,7 @@ static void put_rule_after(struct statement *st, const struct scan *s)
 	put_sql(st, ")");
 }
 
-static void put_rule_order(struct statement *st, const struct scan *s)
+void put_rule_order(struct statement *st, const struct scan *s)
 {
 	const struct rule *r = s->rule;
 
@@ -398,7 +400,7 @@ static void put_rule_order(struct statement *st, const struct scan *s)
 	put_param(st, datum_int(s->limit), "bigint");
 }
 
-static void put_from(struct statement *st, const struct scan *s)
+void put_from(struct statement *st, const struct scan *s)
 {
 	put_sql(st, is_postgres(st) ? " FROM ONLY " : " FROM ");
 	sql_table(&st->sql, s->leaf->schema, s->leaf->table);
@@ -418,8 +420,7 @@ static void put_ms(struct statement *st, const struct rule *r)
 	put_sql(st, ") * 1000)::bigint END");
 }
 
-/* The columns SCAN_…, with `allowed` as an expression. */
-static void put_columns(struct statement *st, const struct rule *r, bool judge)
+void put_columns(struct statement *st, const struct rule *r, bool judge)
 {
 	put_sql(st, is_postgres(st) ? "SELECT t.ctid::text, " : "SELECT NULL, ");
 	put_result(st, r->bound->time_column);
@@ -442,161 +443,6 @@ void statement_scan(struct statement *st, const struct scan *s)
 	put_reach(st, s);
 	put_rule_after(st, s);
 	put_rule_order(st, s);
-}
-
-/* The whole rule: time, group, and what protects a row. */
-static void put_scan_rule(struct statement *st, const struct scan *s)
-{
-	put_group(st, "t", s);
-	if (s->mode == SCAN_EXCESS)
-		put_excess(st, s);
-	else
-		put_rule_due(st, s->rule, s->cutoff);
-	put_sql(st, " AND ");
-	put_allowed(st, s->rule);
-}
-
-/* The array comes from a subquery: of one that the planner knows it would judge every element,
- * which takes several times as long as removing the rows. */
-static void put_places(struct statement *st, const char *places)
-{
-	assert(is_postgres(st) && places[0] == '{');
-	put_sql(st, "t.ctid = ANY((SELECT ");
-	put_param(st, datum_text(places), "tid[]");
-	put_sql(st, ")::tid[])");
-}
-
-void statement_lock(struct statement *st, const struct scan *s, const char *places)
-{
-	put_columns(st, s->rule, false);
-	put_from(st, s);
-	put_places(st, places);
-	put_sql(st, " AND ");
-	put_scan_rule(st, s);
-	put_sql(st, " FOR UPDATE OF t SKIP LOCKED");
-}
-
-void statement_remove_places(struct statement *st, const struct scan *s, const char *places,
-			     const char *times)
-{
-	assert((s->rule->time == RULE_TIME_JUDGED && s->mode == SCAN_DUE) == (times != NULL));
-	put_sql(st, "DELETE");
-	put_from(st, s);
-	put_places(st, places);
-	if (times) {
-		put_sql(st, " AND ");
-		put_column(st, "t", s->rule->bound->time_column);
-		put_sql(st, "::text IN (SELECT unnest(");
-		put_param(st, datum_text(times), "text[]");
-		put_sql(st, "))");
-	}
-	put_sql(st, " AND ");
-	put_scan_rule(st, s);
-}
-
-void statement_remove_plain(struct statement *st, const struct scan *s, const char *places)
-{
-	assert(rule_is_plain(s->rule) && s->mode == SCAN_DUE);
-	put_sql(st, "DELETE");
-	put_from(st, s);
-	put_sql(st, "t.ctid = ANY(ARRAY(SELECT t.ctid");
-	put_from(st, s);
-	put_places(st, places);
-	put_sql(st, " AND ");
-	put_scan_rule(st, s);
-	put_sql(st, " FOR UPDATE OF t SKIP LOCKED)) AND ");
-	put_scan_rule(st, s);
-}
-
-void statement_together_places(struct statement *st, const struct scan *s,
-			       const struct contract_reference *ref, const char *places)
-{
-	put_sql(st, "DELETE FROM ");
-	sql_table(&st->sql, ref->schema, ref->table);
-	put_sql(st, " AS o USING ONLY ");
-	sql_table(&st->sql, s->leaf->schema, s->leaf->table);
-	put_sql(st, " AS t WHERE ");
-	put_places(st, places);
-	for (size_t i = 0; i < ref->theirs.count; i++) {
-		put_sql(st, " AND ");
-		put_column(st, "o", ref->theirs.names[i]);
-		put_sql(st, " = ");
-		put_column(st, "t", ref->ours.names[i]);
-	}
-}
-
-/* `timed`: the text of its time must be the one that was judged, too. */
-static void put_page_row(struct statement *st, const struct rule *r, const struct rows *page,
-			 size_t row, bool timed)
-{
-	for (size_t i = 0; i < r->bound->key.count; i++) {
-		put_sql(st, i ? ", " : "");
-		put_param(st, *rows_at(page, row, SCAN_KEY + i), NULL);
-	}
-	if (timed) {
-		put_sql(st, ", ");
-		put_param(st, *rows_at(page, row, SCAN_TIME), NULL);
-	}
-}
-
-/* One column is compared with a list of values, several with a list of rows. */
-static void put_page_rows(struct statement *st, const struct rule *r, const struct page_rows *p,
-			  bool timed)
-{
-	bool several = r->bound->key.count + timed > 1;
-
-	assert(!is_postgres(st) && p->count > 0 && p->count <= page_rows_max(r));
-	put_sql(st, several ? "(" : "");
-	for (size_t i = 0; i < r->bound->key.count; i++) {
-		put_sql(st, i ? ", " : "");
-		put_column(st, "t", r->bound->key.names[i]);
-	}
-	if (timed) {
-		put_sql(st, ", ");
-		put_column(st, "t", r->bound->time_column);
-	}
-	put_sql(st, several ? ") IN (VALUES " : " IN ");
-	for (size_t i = 0; i < p->count; i++) {
-		put_sql(st, i ? ", " : several ? "" : "(");
-		put_sql(st, several ? "(" : "");
-		put_page_row(st, r, p->page, p->rows[i], timed);
-		put_sql(st, several ? ")" : "");
-	}
-	put_sql(st, ")");
-}
-
-size_t page_rows_max(const struct rule *r)
-{
-	return PAGE_VALUES_MAX / (r->bound->key.count + 1);
-}
-
-void statement_remove_rows(struct statement *st, const struct scan *s, const struct page_rows *p)
-{
-	put_sql(st, "DELETE");
-	put_from(st, s);
-	put_page_rows(st, s->rule, p, s->rule->time == RULE_TIME_JUDGED && s->mode == SCAN_DUE);
-	put_sql(st, " AND ");
-	put_scan_rule(st, s);
-}
-
-void statement_together_rows(struct statement *st, const struct scan *s,
-			     const struct contract_reference *ref, const struct page_rows *p)
-{
-	put_sql(st, "DELETE FROM ");
-	sql_table(&st->sql, ref->schema, ref->table);
-	put_sql(st, " AS o WHERE (");
-	for (size_t i = 0; i < ref->theirs.count; i++) {
-		put_sql(st, i ? ", " : "");
-		put_column(st, "o", ref->theirs.names[i]);
-	}
-	put_sql(st, ") IN (SELECT ");
-	for (size_t i = 0; i < ref->ours.count; i++) {
-		put_sql(st, i ? ", " : "");
-		put_column(st, "t", ref->ours.names[i]);
-	}
-	put_from(st, s);
-	put_page_rows(st, s->rule, p, false);
-	put_sql(st, ")");
 }
 
 void statement_next_group(struct statement *st, const struct scan *s)

@@ -11,6 +11,7 @@
  *	together  rows of other tables that go with them
  *	remove    DELETE of the chosen rows, with the whole rule again; of a plain rule it also
  *		  locks
+ *	sweep     PostgreSQL: all of it at once, for a plain rule
  *
  * On PostgreSQL a row is found by its place (ctid) in its leaf table, many at once; lock returns
  * the key again, because a place can be reused. SQLite removes rows by key, some at once.
@@ -54,6 +55,7 @@ struct scan {
 	lapse_ms cutoff;
 	const struct datum *group; /* values of scan_groups(); NULL when there are none */
 	const struct datum *after; /* time and key of the last row, or only its key; NULL = none */
+	bool only_time;            /* `after` has a time and no key: from that time on */
 	int64_t limit;
 };
 
@@ -73,6 +75,15 @@ void statement_remove_places(struct statement *st, const struct scan *s, const c
 /* Locks and deletes in one statement, for a rule that needs nothing but the row itself
  * (rule_is_plain()): no other table has to be looked at again under the lock. */
 void statement_remove_plain(struct statement *st, const struct scan *s, const char *places);
+
+/* Chooses and deletes up to s->limit rows in one statement, for a plain rule that allows every row
+ * it reaches. It waits for rows that are locked. Back comes one row with the columns SWEPT_…: how
+ * many went, the oldest and newest time (milliseconds; of numbers the column's own unit), and the
+ * newest as a text. */
+bool statement_can_sweep(const struct scan *s);
+void statement_sweep(struct statement *st, const struct scan *s);
+enum { SWEPT_REMOVED, SWEPT_OLDEST, SWEPT_NEWEST, SWEPT_LAST };
+
 void statement_together_places(struct statement *st, const struct scan *s,
 			       const struct contract_reference *ref, const char *places);
 

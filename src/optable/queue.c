@@ -5,7 +5,8 @@
  * queued → processing (claim) → completed, or failed, or queued again. A lease that ends gives the
  * item back with the next claim, until its attempts are used up. A report must
  * name the worker and its attempt; a worker that was overtaken gets a conflict. A completed
- * channel_outbox item goes at once, in the transaction that completes it.
+ * channel_outbox item goes at once, in the transaction that completes it; a held one stays, and the
+ * sweep takes it after its window once the hold is gone.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -54,8 +55,9 @@ const struct bound_spec CHANNEL_OUTBOX_BOUND = {
 	.scheduler = "statestore",
 	.bounded_by = "deletion when completed; channel_keep_ms after finished_at; "
 		      "queue_max_per_owner",
-	.due_when = "failed and now - finished_at > channel_keep_ms",
-	.safety_rule = "Only failed rows are swept; a completed one went with its completion.",
+	.due_when = "failed or held when completed, and now - finished_at > channel_keep_ms",
+	.safety_rule =
+		"A completed row went with its completion, unless it was held; held rows stay.",
 	.action = "delete row",
 	.paths = PATH_SWEEP,
 	.table = "queue_items",
@@ -63,7 +65,7 @@ const struct bound_spec CHANNEL_OUTBOX_BOUND = {
 	.key_is_id = true,
 	.time = "finished_at",
 	.window = "channel_keep_ms",
-	.only = BOUND_ONLY(IS_TEXT("tbl", "channel_outbox"), IS_TEXT("status", "failed")),
+	.only = BOUND_ONLY(IS_TEXT("tbl", "channel_outbox")),
 	.held_as = "channel_outbox",
 	.holdable = true,
 	.hold_only = BOUND_ONLY(IS_TEXT("tbl", "channel_outbox")),
@@ -410,13 +412,16 @@ static const struct db_stmt QUEUE_EXTEND = {
 int queue_complete(struct tx *tx, const struct bound_spec *table, const char *owner,
 		   const struct queue_report *report, struct problem *p)
 {
-	bool goes = table == &CHANNEL_OUTBOX_BOUND;
 	struct queue_item item;
+	bool held = false;
 	int r = queue_check_report(tx, table, owner, report, &item, p);
 
 	assert(tx_can_write(tx));
+	if (r == LAPSE_OK && table == &CHANNEL_OUTBOX_BOUND)
+		r = optable_is_held(tx, table, report->id, &held);
 	if (r < 0)
 		return r;
+	bool goes = table == &CHANNEL_OUTBOX_BOUND && !held;
 	struct db_query CLEANUP(db_finish) q =
 		db_query(tx->db, goes ? &QUEUE_DELIVERED : &QUEUE_COMPLETE);
 	db_bind_int(&q, 1, report->id);

@@ -619,6 +619,26 @@ def test_a_delivered_outbox_item_goes_at_once_and_a_failed_one_after_its_window(
     assert [row["id"] for row in api.pages("/v1/queues/channel_outbox")] == [queued]
 
 
+def test_a_held_outbox_item_stays_when_it_is_delivered(api, daemon, clock):
+    """Held rows are never removed: it is completed, offered to no one, and goes after its window without the hold."""
+    inbox = finish(api, "channel_inbox", "complete")
+    item = add(api, "channel_outbox", inbox_id=inbox)
+    hold(api, "channel_outbox", item)
+    assert claim(api, "channel_outbox")[0]["id"] == item
+    report(api, "complete", item, "channel_outbox").ok()
+    assert api.get(f"/v1/queues/channel_outbox/{item}").ok()["status"] == "completed"
+    report(api, "complete", item, "channel_outbox").fails(409, "conflict")
+    advance(api, clock, 2 * WEEK_MS)
+    assert claim(api, "channel_outbox") == []
+    swept = sweep(api)
+    assert swept["channel_outbox"] == 0 and swept["channel_inbox"] == 0
+    api.delete(f"/v1/holds/channel_outbox/{item}").ok()
+    assert sweep(api)["channel_outbox"] == 1
+    assert sweep(api)["channel_inbox"] <= 1 and count(daemon, "queue_items") == 0
+    other = finish(api, "channel_outbox", "complete")
+    api.get(f"/v1/queues/channel_outbox/{other}").fails(404, "not_found")
+
+
 def test_no_sweep_looks_for_delivered_outbox_items(api, daemon):
     """A second background success-prune job would duplicate that lifecycle: there is none."""
     row = api.matrix("channel_outbox")

@@ -2,14 +2,17 @@
 """`lapse contract apply`: exactly the due rows go, whatever the table looks like, on both engines."""
 import datetime
 import os
+import pathlib
+import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 import uuid
 
 import pytest
 
-from world import DAY, Contract, Sqlite, now_ms, quoted
+from world import DAY, Contract, Sqlite, lapse, now_ms, quoted
 
 HOUR = 3_600_000
 
@@ -291,14 +294,82 @@ def test_what_fails_leaves_the_other_bounds(db, contract):
     assert "there is no table 'gone'" in ran.json["data"][1]["problem"]
 
 
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write a read-only file")
 def test_a_read_only_file(tmp_path):
-    db = Sqlite(tmp_path)
-    db.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, e INTEGER); CREATE INDEX i ON t (e)")
-    os.chmod(db.path, 0o444)
-    c = Contract(tmp_path, db, [{"table": "t", "key": "id", "expires": "e", "time": "ms"}])
+    """Root may write any file, so as root the command runs as nobody, in a directory that nobody may enter."""
+    home = pathlib.Path(tempfile.mkdtemp(prefix="lapse-read-only-"))
+    try:
+        db = Sqlite(home)
+        db.sql("PRAGMA journal_mode=DELETE")
+        db.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, e INTEGER); CREATE INDEX i ON t (e); INSERT INTO t VALUES (1, 5)")
+        c = Contract(home, db, [{"table": "t", "key": "id", "expires": "e", "time": "ms"}])
+        os.chmod(db.path, 0o444)
+        os.chmod(home, 0o755)
+        os.mkdir(c.data_dir)
+        os.chmod(c.data_dir, 0o700)
+        user = {}
+        if os.getuid() == 0:
+            user = {"user": 65534, "group": 65534, "extra_groups": []}
+            os.chown(c.data_dir, 65534, 65534)
+        found = lapse("contract", "check", c.path, "--json", **user)
+        assert found.code == 1 and "the database is read-only" in found.json["findings"][0]["message"], found.err
+        ran = lapse("contract", "apply", c.path, "--data-dir", c.data_dir, "--json", **user)
+        assert ran.code == 1 and db.column("SELECT id FROM t") == [1], ran.err
+    finally:
+        shutil.rmtree(home)
+
+
+def test_a_read_only_server(tmp_path, pg):
+    """A database whose owner lets transactions only read by default is left alone."""
+    pg.sql("CREATE TABLE t (id bigint PRIMARY KEY, e bigint); CREATE INDEX ON t (e); INSERT INTO t VALUES (1, 5)")
+    pg.sql(f"ALTER DATABASE {pg.database} SET default_transaction_read_only = on")
+    c = Contract(tmp_path, pg, [{"table": "t", "key": "id", "expires": "e", "time": "ms"}])
     assert "the database is read-only" in c.findings("error")[0]["message"]
-    assert c.apply().code == 1
+    ran = c.apply()
+    assert removed(ran, 1) == {"t": 0} and "read-only" in ran.json["data"][0]["problem"]
+    refused = c.apply("--create-lease-table")
+    assert refused.code != 0 and "read-only" in refused.err + refused.out
+    assert pg.column("SELECT id FROM t") == [1] and pg.column("SELECT to_regclass('lapse_leases') IS NULL") == ["t"]
+    pg.sql(f"SET default_transaction_read_only = off; ALTER DATABASE {pg.database} RESET default_transaction_read_only")
+    assert removed(c.apply()) == {"t": 1}
+
+
+def test_generated_columns_of_postgres(tmp_path, pg):
+    now = now_ms()
+    pg.sql("CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, "
+           "due bigint GENERATED ALWAYS AS (at + 1000) STORED); CREATE INDEX ON t (due)")
+    pg.sql(f"INSERT INTO t (at) SELECT CASE WHEN n % 2 = 0 THEN {now - HOUR} ELSE {now + HOUR} END FROM generate_series(1, 300) n")
+    c = Contract(tmp_path, pg, [{"table": "t", "key": "id", "expires": "due", "time": "ms"}])
+    assert removed(c.apply()) == {"t": 150}
+    assert pg.column(f"SELECT count(*) FROM t WHERE at > {now}") == [150]
+
+
+def test_a_table_with_a_rewrite_rule(tmp_path, pg):
+    """CREATE RULE … DO ALSO: its action runs, as for any DELETE."""
+    pg.sql("CREATE TABLE t (id bigint PRIMARY KEY, e bigint); CREATE INDEX ON t (e); CREATE TABLE record (id bigint);"
+           "CREATE RULE remember AS ON DELETE TO t DO ALSO INSERT INTO record VALUES (OLD.id);"
+           "INSERT INTO t SELECT n, CASE WHEN n % 2 = 0 THEN 5 ELSE 9000000000000 END FROM generate_series(1, 300) n")
+    c = Contract(tmp_path, pg, [{"table": "t", "key": "id", "expires": "e", "time": "ms"}])
+    assert removed(c.apply()) == {"t": 150}
+    assert pg.column("SELECT count(*) FROM t") == [150] and pg.column("SELECT count(*) FROM record") == [150]
+
+
+def test_triggers_run_and_may_keep_a_row(db, contract):
+    """One trigger records every deletion, another refuses some: what is told is what is gone, and the sweep ends."""
+    db.sql(f"CREATE TABLE t (id {db.big} PRIMARY KEY, e {db.big}); CREATE INDEX i ON t (e);"
+           f"CREATE TABLE record (id {db.big})")
+    if db.name == "sqlite":
+        db.sql("CREATE TRIGGER keeper BEFORE DELETE ON t WHEN OLD.id % 3 = 0 BEGIN SELECT RAISE(IGNORE); END;"
+               "CREATE TRIGGER recorder AFTER DELETE ON t BEGIN INSERT INTO record VALUES (OLD.id); END")
+    else:
+        db.sql("CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.id % 3 = 0 THEN RETURN NULL; END IF; "
+               "INSERT INTO record VALUES (OLD.id); RETURN OLD; END $$;"
+               "CREATE TRIGGER keeper BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep()")
+    db.fill("t", ["id", "e"], [(i, 5 + i % 7) for i in range(3000)])
+    c = contract([{"table": "t", "key": "id", "expires": "e", "time": "ms", "ask_above": "100%", "rows_per_second": 0}])
+    assert removed(c.apply()) == {"t": 2000}
+    assert db.column("SELECT count(*) FROM t WHERE id % 3 = 0") == [1000] and db.column("SELECT count(*) FROM t") == [1000]
+    assert db.column("SELECT count(*) FROM record") == [2000]
+    assert removed(c.apply()) == {"t": 0}
 
 
 def test_a_role_that_may_not_delete(tmp_path, pg):

@@ -483,8 +483,10 @@ add("dedupe-no-inline-cleanup", "src/optable/dedupe.c", "#define DEDUPE_AT_ONCE 
     "004: dedupe keys are cleaned inline", SEED_004 + "test_inserts_remove_a_few_expired_keys_but_no_held_one")
 add("inbox-forgets-its-outbox", "src/optable/queue.c", '{ { "inbox_id", "completed_id" },', '{ { "inbox_id", "inbox_id" },',
     "004: completed rows wait for dependent channel_outbox cleanup", SEED_004 + "test_a_completed_inbox_item_waits_for_its_outbox_items")
-add("outbox-sweeps-unfinished", "src/optable/queue.c", 'IS_TEXT("tbl", "channel_outbox"), IS_TEXT("status", "failed")', 'IS_TEXT("tbl", "channel_inbox"), IS_TEXT("status", "failed")',
+add("outbox-sweeps-unfinished", "src/optable/queue.c", '.only = BOUND_ONLY(IS_TEXT("tbl", "channel_outbox")),\n\t.held_as', '.only = BOUND_ONLY(IS_TEXT("tbl", "channel_inbox")),\n\t.held_as',
     "004: failed channel_outbox rows age out", SEED_004 + "test_a_delivered_outbox_item_goes_at_once_and_a_failed_one_after_its_window")
+add("delivery-removes-held", "src/optable/queue.c", "bool goes = table == &CHANNEL_OUTBOX_BOUND && !held;", "bool goes = table == &CHANNEL_OUTBOX_BOUND && (held || !held);",
+    "004: held channel_outbox rows stay when they are delivered", SEED_004 + "test_a_held_outbox_item_stays_when_it_is_delivered")
 add("queue-never-fails", "src/optable/rules.c", "return retry && attempt < attempts_max ? QUEUE_QUEUED : QUEUE_FAILED;", "return retry ? QUEUE_QUEUED : QUEUE_FAILED;",
     "004: failed items end", SEED_004 + "test_after_the_last_attempt_an_item_has_failed")
 add("oauth-gone-early", "src/optable/oauth.c", '.time = "expires_at",', '.time = "created_at",',
@@ -506,6 +508,12 @@ add("contract-ignores-holds", "src/contract/pass.c", "if (!p->config.held)\n\t\t
 add("contract-removes-unreadable", "src/contract/pass.c", "\t\tp->tally.unreadable++;\n\t\treturn false;", "\t\tp->tally.unreadable++;\n\t\treturn true;",
     "contract: a time that cannot be read removes nothing", APPLY + "test_unreadable_times_stay")
 
+add("contract-sweeps-held-at-once", "src/contract/pass_remove.c", "!(p->config.held && p->config.held(p->config.arg, NULL));", "(p->config.held || !p->config.held);",
+    "contract: held rows stay", "tests/contract/test_keep.py::test_holds")
+add("contract-does-not-judge-again", "src/contract/statement_remove.c", '")) AND ");\n\tput_scan_rule(st, s);\n\tput_sql(st, " RETURNING ");', '"))");\n\tput_sql(st, " RETURNING ");',
+    "contract: a row that was renewed before it is deleted stays", "tests/contract/test_races.py::test_a_row_renewed_under_the_statement_that_deletes_it_stays")
+add("contract-writes-where-only-reading-is-allowed", "src/contract/foreign_postgres.c", 'write ? "" : "READ ONLY"', 'write ? "READ WRITE" : "READ ONLY"',
+    "contract: a read-only database is left alone", "tests/contract/test_apply.py::test_a_read_only_server")
 add("contract-removes-more-than-intended", "src/contract/pass.c", "p->next_limit = limit < PASS_ROWS_LEAST", "p->limit = p->next_limit = limit < PASS_ROWS_LEAST",
     "contract: the number told is never less than the rows removed", APPLY + "test_a_slice_removes_no_more_than_was_intended")
 

@@ -178,7 +178,7 @@ const struct command COMMANDS[] = {
 	  cmd_queue_claim },
 	{ "queue complete", "TABLE ID", 2, 2, OPTIONS_OF(OPT_WORKER, OPT_ATTEMPT), OPTIONS_NONE,
 	  "say that an item is done",
-	  "A channel_outbox item is removed then. Ends with 1 when the item has passed to another worker or "
+	  "A channel_outbox item is removed then, unless it is held. Ends with 1 when the item has passed to another worker or "
 	  "attempt.",
 	  cmd_queue_complete },
 	{ "queue fail", "TABLE ID", 2, 2, OPTIONS_OF(OPT_WORKER, OPT_ATTEMPT, OPT_ERROR),
