@@ -45,6 +45,7 @@ static int webhooks_open_secret(struct engine *e, const struct webhook *w, struc
 	char context[WEBHOOK_ID_LEN + 1];
 	int r = webhooks_open_key(e, p);
 
+	assert(w->id > 0 && w->secret[0]);
 	webhook_id_format(w->id, context);
 	if (r == LAPSE_OK)
 		r = seal_open(&webhooks_of(e)->key, context, w->secret, out);
@@ -76,6 +77,6 @@ int webhook_head(struct engine *e, const struct webhook *w, int64_t seq, const s
 	lines[0] = "Content-Type: application/cloudevents+json";
 	for (int i = 0; i < 3; i++)
 		lines[i + 1] = buf_text(&headers[i]);
-	lines[4] = NULL;
+	lines[WEBHOOK_HEAD_LINES - 1] = NULL;
 	return r;
 }

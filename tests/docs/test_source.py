@@ -30,6 +30,15 @@ def test_every_function_has_a_name_of_its_own():
     assert not twins, twins
 
 
+def test_asserts_are_dense_enough():
+    """At least 15 in 1000 lines, blank ones and comments included: an invariant that only a comment states will be broken."""
+    sources = [path.read_text() for path in sorted(SOURCES.rglob("*.[ch]"))]
+    lines = sum(text.count("\n") for text in sources)
+    asserts = sum(len(re.findall(r"(?<![\w])assert\(", text)) for text in sources)
+    assert lines > 50_000, "the sources are elsewhere"
+    assert 1000 * asserts / lines >= 15, f"{asserts} asserts in {lines} lines"
+
+
 def test_every_mutant_fits_the_sources():
     """And every acceptance line of the seeds and guarantee of the README has one (tests/mutants/lines.py)."""
     checked = subprocess.run([sys.executable, ROOT / "tests/mutants/run.py", "--check"], capture_output=True, text=True,

@@ -99,6 +99,7 @@ static void learn_settings(struct doctor *d)
 	struct buf CLEANUP(buf_done) text = { 0 };
 	struct problem p = { 0 };
 
+	assert(!d->cli->complaint);
 	settings_init(&own);
 	d->cli->complaint = &ignored;
 	enum outcome r = client_call(
@@ -122,6 +123,7 @@ static void doctor_daemon(struct doctor *d)
 	struct answer CLEANUP(answer_done) answer = { 0 };
 	struct buf CLEANUP(buf_done) why = { 0 };
 
+	assert(!d->cli->complaint);
 	d->cli->complaint = &why;
 	enum outcome r = client_call(
 		d->cli, &(struct request){ .method = "GET", .path = "/readyz", .any_status = true },
