@@ -14,7 +14,7 @@ const struct command COMMANDS[] = {
 	  "ready.",
 	  cmd_status },
 	{ "doctor", "", 0, 0, OPTIONS_NONE, OPTIONS_OF(OPT_DATA_DIR),
-	  "check this machine: directory, permissions, lock, clock, disk, database, certificates",
+	  "check this machine: directory, permissions, lock, port, clock, disk, database, certificates",
 	  "Runs where the daemon runs, or will run, and changes nothing. Uses the settings of the daemon if "
 	  "it answers and the token allows it, otherwise those of a daemon started here. Ends with 1 when "
 	  "a check finds a problem.",
