@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of the source that no compiler checks."""
+import ast
 import pathlib
 import re
 import subprocess
@@ -28,6 +29,14 @@ def test_every_function_has_a_name_of_its_own():
     found.pop("main")  # of two programs
     twins = {name: files for name, files in found.items() if len(files) > 1}
     assert not twins, twins
+
+
+def test_no_description_hides_another():
+    """A name that a catalogue has twice keeps the last text only."""
+    tree = ast.parse((ROOT / "tests/docs/catalogue.py").read_text())
+    for table in (node for node in ast.walk(tree) if isinstance(node, ast.Dict)):
+        names = [key.value for key in table.keys if isinstance(key, ast.Constant)]
+        assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
 
 
 def test_asserts_are_dense_enough():
