@@ -383,6 +383,16 @@ def test_events_are_filtered_and_paused(daemon, browser):
     wait_until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, ".events li")) == 2, 20, "what came meanwhile")
 
 
+def test_many_events_are_drawn_over_several_frames_in_order(daemon, browser):
+    browser.open(daemon, "events")
+    browser.see(".filters .badge", "live")
+    ids = [daemon.client().send("bob", f"number {i}")["id"] for i in range(100)]
+    lines = "return [...document.querySelectorAll('.events li')].map((li) => li.title)"
+    wait_until(lambda: browser.driver.execute_script(lines) == ids[:-81:-1], 30, "the newest eighty, newest first")
+    texts = browser.driver.execute_script("return [...document.querySelectorAll('.events span')].map((s) => s.textContent)")
+    assert all(id in text for id, text in zip(ids[:-81:-1], texts))
+
+
 def test_events_resume_after_a_lost_connection(daemon, browser):
     browser.open(daemon, "events")
     browser.see(".filters .badge", "live")

@@ -401,7 +401,7 @@ const struct command COMMANDS[] = {
 
 	{ "sweep", "SCHEDULER", 1, 1, OPTIONS_NONE, OPTIONS_OF(OPT_DRY_RUN),
 	  "run one sweep now, or tell what it would remove",
-	  "The schedulers are in the second column of matrix: messages, housekeeping and others. The "
+	  "The column SCHEDULER of matrix names them: messages, housekeeping and others. The "
 	  "sweep of mailboxes also tells how many expired, and how many accounts were tried again, "
 	  "were deleted, could not be deleted, and became dead letters.",
 	  cmd_sweep },
