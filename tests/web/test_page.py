@@ -166,6 +166,17 @@ def test_an_agent_is_forgotten(daemon, browser):
     assert api.get("/v1/agents/bob").status == 404
 
 
+def test_a_silent_agent_is_silent_everywhere(start, browser):
+    """Not silent in one list and live in the other."""
+    daemon = start(agent_evict_after_ms=30_000)
+    daemon.client().post("/v1/agents/bob/heartbeat", {"cluster_id": "red"}).ok()
+    wait_until(lambda: daemon.client().get("/v1/fleet").ok()["silent"] == 1, 60, "bob is silent")
+    browser.open(daemon, "agents")
+    browser.see(".long td", "bob")
+    states = [e.text for e in browser.driver.find_elements(By.CSS_SELECTOR, "td .badge")]
+    assert states == ["silent", "silent"], states
+
+
 def test_a_message_is_sent_opened_and_marked_as_read(daemon, browser):
     browser.open(daemon, "inboxes/bob")
     browser.click("main button", "Send…")
