@@ -85,10 +85,10 @@ const struct cleanup_kind *const ROOM_CLEANUPS[] = {
 	NULL,
 };
 
+/* The outbox moves first, see optable/owned.c. */
 const struct owned *const ROOM_OWNED[] = {
-	MESSAGE_OWNED,    PRESENCE_OWNED, MAILBOX_OWNED,
-	ATTACHMENT_OWNED, OPTABLE_OWNED,  WEBHOOK_OWNED,
-	ENGINE_OWNED,     API_OWNED,      NULL,
+	OPTABLE_OWNED, MESSAGE_OWNED, PRESENCE_OWNED, MAILBOX_OWNED, ATTACHMENT_OWNED,
+	WEBHOOK_OWNED, ENGINE_OWNED,  API_OWNED,      NULL,
 };
 
 const struct room *const ROOMS[] = {

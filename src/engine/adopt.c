@@ -79,7 +79,7 @@ static int check_clashes(struct tx *tx, const char *from, const char *to, struct
 
 /* Counting */
 
-static void adoption_count(struct adoption *a, const char *table, int64_t n)
+void adoption_count(struct adoption *a, const char *table, int64_t n)
 {
 	size_t i = 0;
 
@@ -120,23 +120,21 @@ static int64_t run_step(struct tx *tx, const struct db_stmt *stmt, const char *f
 	return r < 0 ? r : db_changed(&q);
 }
 
-/* *ret_moved = rows that moved; 0 = the table has none left. */
+/* Counts what has moved; nothing = the table has no row left. */
 static int run_slice(struct tx *tx, const struct owned *o, const char *from, const char *to,
-		     struct adoption *a, int64_t *ret_moved)
+		     struct adoption *a)
 {
-	int64_t moved = 0;
-
-	assert(o->slice_rows > 0 && !o->move);
+	assert(!o->move && !o->slice != !o->run);
+	if (o->run)
+		return o->run(tx, from, to, a);
+	assert(o->slice_rows > 0);
 	for (const struct owned_step *s = o->slice; s->stmt; s++) {
 		int64_t n = run_step(tx, s->stmt, from, o->slice_rows, to);
 		if (n < 0)
 			return (int)n;
-		if (!s->counts)
-			continue;
-		adoption_count(a, s->counts, n);
-		moved += n;
+		if (s->counts)
+			adoption_count(a, s->counts, n);
 	}
-	*ret_moved = moved;
 	return LAPSE_OK;
 }
 
@@ -149,13 +147,13 @@ static int run_slices(struct tx *tx, const char *from, const char *to, struct ad
 
 	for (const struct owned *const *lists = tx->engine->owned; lists[a->list];) {
 		const struct owned *o = &lists[a->list][a->at];
-		int64_t moved = 0;
-		int r = o->table && o->slice ? run_slice(tx, o, from, to, a, &moved) : LAPSE_OK;
+		const int64_t before = a->rows;
+		int r = o->table && !o->move ? run_slice(tx, o, from, to, a) : LAPSE_OK;
 		if (r < 0)
 			return r;
-		if (moved > 0 && clock_mono(clock) >= until)
+		if (a->rows > before && clock_mono(clock) >= until)
 			return TX_AGAIN;
-		if (moved > 0)
+		if (a->rows > before)
 			continue;
 		a->at = o->table ? a->at + 1 : 0;
 		a->list += !o->table;
@@ -256,13 +254,13 @@ int owner_adopt(struct tx *tx, const char *from, const char *to, struct adoption
 	int r = check_tokens(tx, from, p);
 	if (r == LAPSE_OK)
 		r = ask_rooms(tx, from, to, p);
-	if (r == LAPSE_OK && !a->checked)
-		r = check_clashes(tx, from, to, p);
-	a->checked = r == LAPSE_OK;
 	if (r == LAPSE_OK)
 		r = prepare_rooms(tx, from, to);
+	if (r == LAPSE_OK && !a->checked) /* in the transaction of the first slice */
+		r = check_clashes(tx, from, to, p);
 	if (r != LAPSE_OK)
 		return r;
+	a->checked = true;
 	r = run_slices(tx, from, to, a);
 	if (r == LAPSE_OK)
 		r = usage_write(

@@ -32,7 +32,9 @@ struct owned_step {
 		*counts; /* the table whose rows it moves; NULL = it moves counters or an index */
 };
 
-/* A table with an owner: either `slice` or `move`. */
+struct adoption;
+
+/* A table with an owner: `slice`, `run` or `move`. */
 struct owned {
 	const char *table;
 	const struct db_stmt
@@ -40,6 +42,10 @@ struct owned {
 
 	const struct owned_step *slice;
 	int64_t slice_rows; /* $2 of its statements */
+
+	/* A slice that takes more than statements. Counts what it has moved, nothing when no row is
+	 * left. */
+	int (*run)(struct tx *tx, const char *from, const char *to, struct adoption *a);
 
 	const struct db_stmt *move; /* $1 has, $2 gets: all rows at once */
 	const struct db_stmt *drop; /* of counters, which `move` adds to those of $2: removes those
@@ -62,6 +68,9 @@ struct adoption {
 		int64_t rows;
 	} moved[ADOPTION_TABLES_MAX]; /* the first NULL ends it */
 };
+
+/* So many rows of the table have moved: for `run`. */
+void adoption_count(struct adoption *a, const char *table, int64_t n);
 
 /* One transaction's part of moving everything from one owner to another. LAPSE_OK: all of it has
  * moved. TX_AGAIN: there is more. LAPSE_ECONFLICT: while no token exists, while `from` has one of

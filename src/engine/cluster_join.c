@@ -14,6 +14,7 @@
 #include "engine/cluster.h"
 #include "engine/engine.h"
 #include "engine/job.h"
+#include "engine/sealed.h"
 #include "engine/tx.h"
 #include "store/blob.h"
 #include "store/migrate.h"
@@ -138,21 +139,12 @@ static int64_t key_id(const struct seal *key)
 	return id & INT64_MAX;
 }
 
-static int has_sealed_secrets(struct tx *tx)
-{
-	static const struct db_stmt ANY = { "SELECT 1 FROM webhooks UNION ALL "
-					    "SELECT 1 FROM mailboxes WHERE secret <> '' LIMIT 1" };
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &ANY);
-
-	return db_step(&q);
-}
-
 /* A key is made by the first replica, and only while it hides nothing. */
 static int check_cluster_key(struct tx *tx, struct problem *p)
 {
 	struct seal CLEANUP(seal_done) key = { 0 };
 	int64_t known = 0;
-	int sealed = has_sealed_secrets(tx);
+	int sealed = sealed_any(tx->db);
 	int r = sealed < 0 ? sealed : meta_get(tx->db, "key_id", 0, &known);
 
 	if (r < 0)

@@ -404,7 +404,6 @@ static lapse_us rest_us(struct scheduler *s, lapse_us began, lapse_us ended)
 {
 	lapse_us paid = (began - s->worked_until) / REST_FACTOR;
 
-	assert(ended >= began);
 	s->owed = (s->owed > paid ? s->owed - paid : 0) + (ended - began);
 	s->worked_until = ended;
 	return s->owed > BURST_US ? (s->owed - BURST_US) * REST_FACTOR : 0;

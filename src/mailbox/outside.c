@@ -3,12 +3,12 @@
 
 #include <assert.h>
 #include <openssl/crypto.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/secret.h"
 #include "engine/engine.h"
 #include "engine/job.h"
+#include "engine/sealed.h"
 
 #define PASSWORD_BYTES 24 /* 48 hex digits: no server takes them for a hash */
 
@@ -34,27 +34,13 @@ bool outside_is_provisioning(const struct engine *e, int64_t mailbox)
 
 /* Passwords */
 
-static int has_sealed(struct engine *e)
-{
-	static const struct db_stmt ANY = { "SELECT 1 FROM mailboxes WHERE secret <> '' UNION ALL "
-					    "SELECT 1 FROM webhooks LIMIT 1" };
-	struct db_query CLEANUP(db_finish) q = db_query(e->db, &ANY);
-
-	return db_step(&q);
-}
-
-/* A new key is made only while it hides nothing: one that was lost must be missed. */
 int outside_open_key(struct engine *e, struct problem *p)
 {
 	struct mailboxes *m = mailboxes_of(e);
 
 	if (m->has_key)
 		return LAPSE_OK;
-	int sealed = has_sealed(e);
-	if (sealed < 0)
-		return sealed;
-	int r = seal_find(&m->key, e->settings->data_dir, getenv("CREDENTIALS_DIRECTORY"), !sealed,
-			  p);
+	int r = sealed_key(e, &m->key, p);
 	if (r == LAPSE_ENOTFOUND)
 		r = problem_set(p, LAPSE_EUNAVAILABLE, NULL,
 				SEAL_KEY_NAME " is missing, and mailboxes have passwords that only "

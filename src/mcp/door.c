@@ -69,6 +69,7 @@ static void take_tool(struct request *r, struct mcp *m)
 				      "arguments must be an object");
 		return;
 	}
+	assert(!m->tool && !c->body);
 	m->tool = t;
 	r->route = tool_route(t);
 	c->body = json_object();

@@ -133,6 +133,7 @@ static int check_name(const struct rpc *m, const struct rpc_head *head, struct r
 
 static int check_modern(const struct rpc *m, const struct rpc_head *head, struct rpc_fault *fault)
 {
+	assert(m->modern && m->method);
 	const json_t *meta = json_object_get(m->params, "_meta");
 	const char *version = json_string_value(json_object_get(meta, META_VERSION));
 
@@ -184,6 +185,7 @@ static void write_id(struct buf *out, const json_t *id)
 
 void rpc_write_fault(struct buf *out, const json_t *id, const struct rpc_fault *fault)
 {
+	assert(fault->status != 0 && (fault->code != RPC_VERSION || fault->requested));
 	json_begin(out, '{');
 	json_put_text(out, "jsonrpc", "2.0");
 	write_id(out, id);

@@ -60,6 +60,7 @@ static int write_claim(struct tx *tx, int64_t id, int64_t claim, lapse_ms until)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &CLAIM_ONE);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, id);
 	db_bind_int(&q, 2, claim);
 	db_bind_int(&q, 3, until);
@@ -152,6 +153,7 @@ int message_next_offer(struct tx *tx, const char *owner, const char *agent, laps
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &NEXT_OFFER);
 
+	assert(tx_is_open(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, agent);
 	db_bind_int(&q, 3, tx->now);

@@ -168,6 +168,7 @@ static int load_tail(struct tx *tx, int64_t after)
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &UNFILED);
 	int r;
 
+	assert(tx_is_open(tx));
 	db_bind_int(&q, 1, after);
 	while ((r = db_step(&q)) > 0) {
 		struct tail_entry e = { .id = db_int(&q, 0),

@@ -14,6 +14,7 @@ static int write_read(struct tx *tx, const char *owner, const char *agent, int64
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &MARK);
 
+	assert(tx_can_write(tx));
 	db_bind_int(&q, 1, id);
 	db_bind_text(&q, 2, owner);
 	db_bind_text(&q, 3, agent);

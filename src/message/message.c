@@ -138,6 +138,7 @@ int message_stats(struct tx *tx, const char *owner, const char *after, int64_t l
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &STATS);
 	int r;
 
+	assert(tx_is_open(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, after);
 	db_bind_int(&q, 3, limit);

@@ -21,6 +21,7 @@ static int message_count_out(struct tx *tx, const struct pruned *first, int64_t 
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT_OUT);
 
+	assert(tx_can_write(tx));
 	db_bind_text(&q, 1, first->owner);
 	db_bind_text(&q, 2, first->group);
 	db_bind_int(&q, 3, n);
@@ -31,6 +32,7 @@ static int inbox_drop_empty(struct tx *tx, const struct pruned *first)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &DROP_EMPTY);
 
+	assert(tx_can_write(tx));
 	db_bind_text(&q, 1, first->owner);
 	db_bind_text(&q, 2, first->group);
 	int r = db_run(&q);

@@ -209,6 +209,7 @@ static int insert_inbox(struct tx *tx, const char *owner, const char *agent, str
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &NEW_INBOX);
 	int r = p ? usage_admit(tx, owner, QUOTA_INBOXES, 1, p) : LAPSE_OK;
 
+	assert(tx_can_write(tx));
 	if (r < 0)
 		return r;
 	usage_add(tx, owner, QUOTA_INBOXES, 1);
@@ -281,6 +282,7 @@ static int file_one(struct tx *tx, const char *owner, const char *agent, int64_t
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &FILE_ONE);
 
+	assert(tx_can_write(tx));
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, agent);
 	db_bind_int(&q, 3, id);
@@ -480,6 +482,7 @@ static int count_filed(struct tx *tx, struct tail_inbox *i, int64_t n)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT_FILED);
 
+	assert(tx_can_write(tx));
 	db_bind_text(&q, 1, i->owner);
 	db_bind_text(&q, 2, i->agent);
 	db_bind_int(&q, 3, n);

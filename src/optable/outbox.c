@@ -150,6 +150,7 @@ int outbox_has_gap(struct tx *tx, const char *owner, int64_t after, bool *ret)
 
 static const struct db_stmt OUTBOX_READ = {
 	"SELECT id, topic, payload, created_at FROM outbox WHERE owner = $1 AND id > $2 "
+	"AND id < coalesce((SELECT min(first) FROM outbox_moving WHERE owner = $1), $6) "
 	"AND created_at >= $3 AND ($4 = '' OR topic = $4) ORDER BY id LIMIT $5"
 };
 
@@ -165,6 +166,7 @@ int outbox_read(struct tx *tx, const char *owner, int64_t after, const char *top
 	db_bind_int(&q, 3, outbox_cutoff(tx));
 	db_bind_text(&q, 4, topic ? topic : "");
 	db_bind_int(&q, 5, limit);
+	db_bind_int(&q, 6, INT64_MAX);
 	while ((r = db_step(&q)) > 0) {
 		struct outbox_row row = { db_int(&q, 0), db_text(&q, 1), db_text(&q, 2),
 					  db_int(&q, 3) };

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operational tables of one owner become another's: engine/adopt.h. The outbox moves at once:
- * between two slices a consumer could read past rows that follow later, and would never see them.
+/* Operational tables of one owner become another's: engine/adopt.h.
+ *
+ * Rows of the outbox move oldest first. A consumer that read past rows that follow later would
+ * never see them, so while they move, the owner that gets them is shown what lies before the first
+ * row still to come, and the owner that had them is shown nothing: outbox_moving. It outlives a
+ * crash, and goes with the next adoption of the same rows.
  */
 #include "engine/adopt.h"
 #include "optable/optable.h"
@@ -23,6 +27,8 @@
 #define SEEN_KEYS                                                                                  \
 	"(SELECT id, 'channel_inbound_dedupe' AS tbl FROM channel_inbound_dedupe "                 \
 	"WHERE owner = $1 ORDER BY channel, account_id, container_id, message_id LIMIT $2)"
+
+#define LOGGED "(SELECT id, 'outbox' AS tbl FROM outbox WHERE owner = $1 ORDER BY id LIMIT $2)"
 
 static const struct db_stmt DROP_ZERO_COUNTS = {
 	"DELETE FROM table_counts WHERE owner = $1 AND live = 0"
@@ -67,7 +73,20 @@ static const struct db_stmt CLASH_OUTBOX = {
 	"SELECT name FROM outbox_consumers c WHERE c.owner = $2 AND EXISTS "
 	"(SELECT 1 FROM outbox o WHERE o.owner = $1 AND o.id <= c.position) LIMIT 1"
 };
-static const struct db_stmt MOVE_OUTBOX = { "UPDATE outbox SET owner = $2 WHERE owner = $1" };
+static const struct db_stmt CLOSE_SOURCE = {
+	"INSERT INTO outbox_moving (owner, source, first) SELECT p.owner, p.owner, 0 FROM "
+	"(SELECT owner FROM outbox WHERE owner = $1 LIMIT 1) AS p WHERE p.owner = $1 "
+	"ON CONFLICT (owner, source) DO NOTHING"
+};
+static const struct db_stmt ADD_OUTBOX = { ADD_COUNTS(LOGGED) };
+static const struct db_stmt TAKE_OUTBOX = { TAKE_COUNTS(LOGGED) };
+static const struct db_stmt MOVE_OUTBOX = { MOVE_CHOSEN("outbox", LOGGED) };
+static const struct db_stmt SHOW_MOVED = {
+	"INSERT INTO outbox_moving (owner, source, first) SELECT $3, p.owner, p.id FROM "
+	"(SELECT owner, id FROM outbox WHERE owner = $1 ORDER BY id LIMIT 1) AS p "
+	"WHERE $2 > 0 ON CONFLICT (owner, source) DO UPDATE SET first = excluded.first"
+};
+static const struct db_stmt SHOW_ALL = { "DELETE FROM outbox_moving WHERE source = $1" };
 static const struct db_stmt CLASH_CONSUMERS = {
 	"SELECT name FROM outbox_consumers WHERE owner = $1 AND name IN "
 	"(SELECT name FROM outbox_consumers WHERE owner = $2) LIMIT 1"
@@ -89,6 +108,16 @@ static const struct db_stmt MOVE_COUNTS = {
 };
 static const struct db_stmt DROP_COUNTS = { "DELETE FROM table_counts WHERE owner = $1" };
 
+static const struct owned_step OUTBOX_SLICE[] = {
+	{ &CLOSE_SOURCE, NULL },
+	{ &ADD_OUTBOX, NULL },
+	{ &TAKE_OUTBOX, NULL },
+	{ &DROP_ZERO_COUNTS, NULL },
+	{ &MOVE_OUTBOX, "outbox" },
+	{ &SHOW_MOVED, NULL },
+	{ 0 },
+};
+static const struct owned_step SHOW_SLICE[] = { { &SHOW_ALL, NULL }, { 0 } };
 static const struct owned_step ENTRY_SLICE[] = {
 	{ &ADD_ENTRIES, NULL },
 	{ &TAKE_ENTRIES, NULL },
@@ -111,17 +140,23 @@ static const struct owned_step QUEUE_SLICE[] = {
 	{ 0 },
 };
 
-#define SLICE_ROWS 200
+#define SLICED(name, both, steps)                                                                  \
+	{                                                                                          \
+		.table = name, .clash = both, .slice = steps, .slice_rows = 200                    \
+	}
 
+/* The outbox comes first: readers are stopped in the transaction that has looked how far they are.
+ */
 const struct owned OPTABLE_OWNED[] = {
-	{ "entries", &CLASH_ENTRIES, ENTRY_SLICE, SLICE_ROWS, NULL, NULL },
-	{ "channel_inbound_dedupe", &CLASH_DEDUPE, DEDUPE_SLICE, SLICE_ROWS, NULL, NULL },
-	{ "queue_items", &CLASH_QUEUES, QUEUE_SLICE, SLICE_ROWS, NULL, NULL },
-	{ "leases", &CLASH_LEASES, NULL, 0, &MOVE_LEASES, NULL },
-	{ "oauth_pending", &CLASH_OAUTH, NULL, 0, &MOVE_OAUTH, NULL },
-	{ "outbox", &CLASH_OUTBOX, NULL, 0, &MOVE_OUTBOX, NULL },
-	{ "outbox_consumers", &CLASH_CONSUMERS, NULL, 0, &MOVE_CONSUMERS, NULL },
-	{ "outbox_pruned", NULL, NULL, 0, &MOVE_PRUNED, &DROP_PRUNED },
-	{ "table_counts", NULL, NULL, 0, &MOVE_COUNTS, &DROP_COUNTS }, /* the rest of them */
+	SLICED("outbox", &CLASH_OUTBOX, OUTBOX_SLICE),
+	SLICED("outbox_moving", NULL, SHOW_SLICE),
+	SLICED("entries", &CLASH_ENTRIES, ENTRY_SLICE),
+	SLICED("channel_inbound_dedupe", &CLASH_DEDUPE, DEDUPE_SLICE),
+	SLICED("queue_items", &CLASH_QUEUES, QUEUE_SLICE),
+	{ .table = "leases", .clash = &CLASH_LEASES, .move = &MOVE_LEASES },
+	{ .table = "oauth_pending", .clash = &CLASH_OAUTH, .move = &MOVE_OAUTH },
+	{ .table = "outbox_consumers", .clash = &CLASH_CONSUMERS, .move = &MOVE_CONSUMERS },
+	{ .table = "outbox_pruned", .move = &MOVE_PRUNED, .drop = &DROP_PRUNED },
+	{ .table = "table_counts", .move = &MOVE_COUNTS, .drop = &DROP_COUNTS }, /* the rest */
 	{ 0 },
 };

@@ -630,7 +630,6 @@ const struct room PRESENCE_ROOM = {
 	.stop = stop_flush,
 	.done = free_agents,
 	.owner_movable = presence_owner_movable,
-	.owner_moved = presence_owner_moved,
 	.write_metrics = write_agent_metrics,
 	.news = presence_news,
 	.tell = presence_tell_beats,

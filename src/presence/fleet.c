@@ -505,14 +505,20 @@ static void fleet_move_agent(struct fleet *f, uint32_t i, const struct scope *to
 	hash_in(f, i);
 }
 
-void fleet_move_owner(struct fleet *f, const char *from, const char *to)
+void fleet_move(struct fleet *f, const char *from, const char *to, const char *name, int64_t id)
 {
 	const struct scope s = fleet_scope(f, to);
+	uint32_t i = fleet_find(f, from, name), twin;
 
-	for (uint32_t i = PARKED + 1; i < f->used; i++)
-		if (fleet_at(f, i)->id && strcmp(fleet_profile(f, i)->owner, from) == 0)
-			fleet_move_agent(f, i, &s);
-	assert(!fleet_breaker_find(f, from)); /* its last profile took it along */
+	assert(id > 0 && strcmp(from, to) != 0);
+	if (!i || fleet_at(f, i)->id != id)
+		return;
+	/* The same agent, which moved before it was heard of again; or one whose row is gone. */
+	twin = fleet_find(f, to, name);
+	if (twin)
+		fleet_remove(f, twin);
+	fleet_move_agent(f, i, &s);
+	assert(fleet_find(f, to, name) == i);
 }
 
 /* Silence */

@@ -204,9 +204,9 @@ void fleet_set(struct fleet *f, uint32_t i, const struct traits *t);
 void fleet_touch(struct fleet *f, uint32_t i, lapse_ms now); /* a heartbeat */
 void fleet_hear(struct fleet *f, uint32_t i, lapse_ms at);   /* one that another replica took */
 
-/* All agents of one owner become another's, which has none of the same name. Neither owner's
- * breaker is open. */
-void fleet_move_owner(struct fleet *f, const char *from, const char *to);
+/* The agent of this name and id becomes another owner's; nothing when it is not there. Neither
+ * owner's breaker is open. */
+void fleet_move(struct fleet *f, const char *from, const char *to, const char *name, int64_t id);
 
 /* Silence. */
 lapse_ms fleet_deadline(const struct fleet *f); /* the earliest; LAPSE_NEVER = no agent */

@@ -79,6 +79,7 @@ static int hear_row(struct tx *tx, char *key, lapse_ms at, bool heard)
 	struct fleet *f = fleet_of(tx->engine);
 	const char *owner = news_line(&key), *agent = owner ? news_line(&key) : NULL;
 
+	assert(tx_is_open(tx));
 	if (!agent)
 		return LAPSE_ECORRUPT;
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &ROW);

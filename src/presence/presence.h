@@ -138,7 +138,6 @@ int presence_tell_beats(struct tx *tx);
 
 /* See engine/room.h. */
 int presence_owner_movable(struct engine *e, const char *from, const char *to, struct problem *p);
-void presence_owner_moved(struct engine *e, const char *from, const char *to, bool whole);
 
 extern const struct bound_spec AGENT_BOUND;
 extern const struct room PRESENCE_ROOM;

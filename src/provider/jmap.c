@@ -2,6 +2,7 @@
 /* What all of JMAP shares: requests, answers, the session, folders. */
 #include "provider/jmap.h"
 
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -12,6 +13,7 @@
 
 void jmap_begin(struct buf *b, enum jmap_using using)
 {
+	assert(b->len == 0); /* one request, and nothing before it */
 	json_begin(b, '{');
 	json_key(b, "using");
 	json_begin(b, '[');
@@ -29,6 +31,7 @@ void jmap_begin(struct buf *b, enum jmap_using using)
 
 void jmap_begin_call(struct buf *b, const char *name)
 {
+	assert(b->len > 0); /* after jmap_begin() */
 	json_begin(b, '[');
 	json_text(b, name);
 	json_begin(b, '{');
@@ -77,6 +80,7 @@ int jmap_parse(const char *text, size_t n, enum jmap_using using, json_t **ret, 
 		json_decref(answer);
 		return jmap_nonsense(p, "no methodResponses");
 	}
+	assert(answer);
 	*ret = answer;
 	return LAPSE_OK;
 }
@@ -182,6 +186,7 @@ int jmap_parse_session(const char *text, size_t n, struct arena *arena, struct j
 			p, LAPSE_EUPSTREAM, NULL,
 			"the mail server gave the mailbox no account for mail: it did not "
 			"accept its password, or the account may not use JMAP");
+	assert(s.api[0] == '/');
 	*ret = s;
 	return LAPSE_OK;
 }
@@ -201,6 +206,7 @@ static void put_get_all(struct buf *b, const char *account, const char *property
 
 void jmap_build_folders(struct buf *b, const struct jmap_session *s, bool identities)
 {
+	assert(s->account);
 	jmap_begin(b, JMAP_MAIL);
 	jmap_begin_call(b, "Mailbox/get");
 	put_get_all(b, s->account, "role");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JMAP: listing mail and reading one. */
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -33,6 +34,7 @@ int jmap_build_list(struct buf *b, const struct jmap_session *s, const char *fol
 						  "cc",       "subject", "receivedAt",
 						  "keywords", "preview", NULL };
 
+	assert(s->account && q->limit > 0);
 	if (q->after && !jmap_id_is_valid(q->after))
 		return problem_set(p, LAPSE_EINVAL, "after", "after is not a cursor of this list");
 	jmap_begin(b, JMAP_MAIL);

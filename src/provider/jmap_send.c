@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JMAP: sending a mail, and finding out whether it went. */
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -155,6 +156,7 @@ void jmap_build_send(struct buf *b, const struct jmap_session *s, const struct j
 
 void jmap_build_delivery(struct buf *b, const struct jmap_session *s, const char *submission)
 {
+	assert(jmap_id_is_valid(submission));
 	jmap_begin(b, JMAP_MAIL);
 	jmap_begin_call(b, "EmailSubmission/get");
 	json_put_text(b, "accountId", s->submission ? s->submission : s->account);
@@ -169,6 +171,7 @@ void jmap_build_delivery(struct buf *b, const struct jmap_session *s, const char
 
 void jmap_build_discard(struct buf *b, const struct jmap_session *s, const char *email)
 {
+	assert(jmap_id_is_valid(email)); /* what is destroyed is what we made */
 	jmap_begin(b, JMAP_MAIL);
 	jmap_begin_call(b, "Email/set");
 	json_put_text(b, "accountId", s->account);
@@ -292,6 +295,7 @@ int jmap_parse_send(const json_t *answer, struct arena *arena, struct jmap_sent 
 		return problem_set(p, LAPSE_EUPSTREAM, NULL,
 				   "the mail server answered nonsense: whether the mail was sent "
 				   "cannot be told");
+	assert(!ret->discard); /* it was sent */
 	const json_t *made = json_object_get(json_object_get(submission, "created"), "s");
 	const json_t *statuses = json_object_get(made, "deliveryStatus");
 	ret->ask = !statuses;

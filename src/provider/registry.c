@@ -2,6 +2,7 @@
 /* The registry of Stalwart 0.16 and later. */
 #include "provider/registry.h"
 
+#include <assert.h>
 #include <string.h>
 #include <strings.h>
 
@@ -81,6 +82,7 @@ static void put_credentials(struct buf *b, const char *secret)
 void registry_build_create(struct buf *b, const char *local, const char *domain_id,
 			   const char *secret, const char *mark)
 {
+	assert(secret[0] && mark[0]);
 	jmap_begin(b, JMAP_REGISTRY);
 	jmap_begin_call(b, "x:Account/set");
 	json_key(b, "create");
@@ -240,6 +242,7 @@ int registry_parse_found(const json_t *answer, bool is_find, const char *address
 
 void registry_build_destroy(struct buf *b, const char *id)
 {
+	assert(jmap_id_is_valid(id)); /* a deletion cannot be undone */
 	jmap_begin(b, JMAP_REGISTRY);
 	jmap_begin_call(b, "x:Account/set");
 	put_ids(b, "destroy", id);

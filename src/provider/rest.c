@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The principals of Stalwart 0.10 to 0.15. */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ void rest_put_path(struct buf *b, const char *name)
 void rest_build_create(struct buf *b, const char *name, const char *address, const char *secret,
 		       const char *mark)
 {
+	assert(b->len == 0 && secret[0] && mark[0]);
 	json_begin(b, '{');
 	json_put_text(b, "type", "individual");
 	json_put_text(b, "name", name);
@@ -66,6 +68,7 @@ static enum rest_verdict judge_error(const char *error)
 
 static enum rest_verdict judge_status(int status)
 {
+	assert(status != 200);
 	if (status == 404)
 		return REST_NO_ROUTE;
 	if (status == 401 || status == 403)

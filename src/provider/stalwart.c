@@ -28,6 +28,7 @@ void put_basic(struct buf *out, const char *user_password)
 
 static void free_job(struct stalwart_job *j)
 {
+	assert(j->magic == STALWART_JOB_MAGIC && !j->asking && !j->op->state);
 	list_remove(&j->link);
 	json_decref(j->answer);
 	buf_done(&j->fetch.answer);
@@ -86,6 +87,7 @@ void job_end_status(struct stalwart_job *j, enum job_as as)
 static void end_unanswered(struct stalwart_job *j)
 {
 	struct problem *p = &j->op->problem;
+	assert(j->fetch.err < 0);
 	const char *doubt = j->sending && j->fetch.sent ? UNSURE : "";
 
 	if (j->fetch.err == LAPSE_EUNAVAILABLE)
@@ -259,6 +261,7 @@ static void login_as_mailbox(struct stalwart_job *j)
 	struct buf CLEANUP(secret_wipe) pair = { 0 };
 	const struct principal *who = &j->op->who;
 
+	assert(j->authorization.len == 0);
 	buf_reserve(&pair, strlen(who->name) + strlen(who->secret) + 1);
 	buf_printf(&pair, "%s:%s", who->name, who->secret);
 	put_basic(&j->authorization, pair.data);

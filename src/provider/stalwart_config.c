@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the server is and who we are to it. */
 #include <arpa/inet.h>
+#include <assert.h>
 #include <limits.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -85,6 +86,7 @@ int stalwart_check_url(const char *url, char out[ORIGIN_MAX], struct problem *p)
 	if (!tls && !is_loopback(host))
 		return bad_url(p, "would send credentials in the clear: use https:// for every "
 				  "host but this one");
+	assert(strlen(origin) < ORIGIN_MAX);
 	memcpy(out, origin, sizeof(origin));
 	return LAPSE_OK;
 }
@@ -178,6 +180,7 @@ int stalwart_check_authorities(const char *path, struct buf *out, struct problem
 	if (file_load(path, AUTHORITIES_MAX_BYTES, out, &inner) < 0)
 		return problem_set(p, LAPSE_EINVAL, "stalwart_ca_file", "stalwart_ca_file: %.200s",
 				   inner.message);
+	assert(out->data);
 	int n = count_certificates(out);
 	if (n == 0)
 		return problem_set(p, LAPSE_EINVAL, "stalwart_ca_file",

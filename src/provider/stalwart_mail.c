@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading and sending mail as the mailbox itself. Any JMAP server would do. */
+#include <assert.h>
 #include <string.h>
 
 #include "provider/stalwart_job.h"
@@ -26,6 +27,7 @@ static void session_answered(struct stalwart_job *j, job_step *next)
 {
 	const int status = j->fetch.status;
 
+	assert(!j->asking && !j->session.api);
 	if (status >= 300 && status < 400) {
 		if (!follow(j, j->next))
 			job_end(j, problem_set(&j->op->problem, LAPSE_EUPSTREAM, NULL,
@@ -53,6 +55,7 @@ static void ask_session(struct stalwart_job *j, job_step *next)
 
 static void ask_api(struct stalwart_job *j, size_t answer_max_bytes, job_step *next)
 {
+	assert(j->session.api && j->body.len > 0);
 	job_ask(j, AS_MAILBOX, "POST", j->session.api, answer_max_bytes, next);
 }
 
@@ -169,6 +172,7 @@ void job_get(struct stalwart_job *j)
 
 static void end_sent(struct stalwart_job *j)
 {
+	assert(!j->sending && j->sent.email);
 	j->op->sent_id = j->sent.email;
 	job_end(j, LAPSE_OK);
 }
@@ -176,11 +180,13 @@ static void end_sent(struct stalwart_job *j)
 /* Whatever became of the draft, the mail was refused. */
 static void discarded(struct stalwart_job *j)
 {
+	assert(j->op->err < 0); /* end_unsent() has noted why */
 	job_end(j, j->op->err);
 }
 
 static void end_unsent(struct stalwart_job *j, int err)
 {
+	assert(err < 0 && !j->sending);
 	if (!j->sent.discard || !j->sent.email) {
 		job_end(j, err);
 		return;
@@ -243,6 +249,7 @@ static void send_folders_answered(struct stalwart_job *j)
 		job_end(j, r);
 		return;
 	}
+	assert(!j->sending && j->op->draft);
 	j->sending = true;
 	jmap_build_send(&j->body, &j->session, &j->folders, j->op->who.address, j->op->draft);
 	ask_api(j, ANSWER_MEDIUM_BYTES, send_answered);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "webhook/api.h"
 
+#include <assert.h>
+
 #include "base/secret.h"
 #include "webhook/post.h"
 #include "webhook/rules.h"
@@ -262,7 +264,10 @@ int webhook_api_replay(struct call *c)
 
 /* A test delivery */
 
+#define WEBHOOK_TEST_MAGIC 0x4c575453u
+
 struct webhook_test {
+	uint32_t magic;
 	struct webhook_trial trial;
 	struct call *call;
 	struct webhook hook;
@@ -274,6 +279,7 @@ static void webhook_test_done(struct webhook_trial *t)
 {
 	struct webhook_test *x = CONTAINER_OF(t, struct webhook_test, trial);
 
+	assert(x->magic == WEBHOOK_TEST_MAGIC);
 	call_wake(x->call);
 }
 
@@ -282,6 +288,7 @@ static void webhook_test_start(struct engine *e, void *arg)
 {
 	struct webhook_test *x = arg;
 
+	assert(x->magic == WEBHOOK_TEST_MAGIC && x->call);
 	x->err = webhook_trial_start(e, &x->hook, &x->trial, &x->problem);
 	if (x->err < 0)
 		webhook_test_done(&x->trial);
@@ -292,6 +299,7 @@ static int webhook_test_finish(struct call *c)
 	const struct webhook_test *x = c->state;
 	const struct fetch *f = &x->trial.fetch;
 
+	assert(x->magic == WEBHOOK_TEST_MAGIC);
 	if (x->err < 0) {
 		c->problem = x->problem;
 		return x->err;
@@ -314,6 +322,7 @@ int webhook_api_test(struct call *c)
 
 	if (r < 0)
 		return r;
+	x->magic = WEBHOOK_TEST_MAGIC;
 	x->call = c;
 	x->trial.done = webhook_test_done;
 	c->state = x;

@@ -2,31 +2,19 @@
 /* The head of a post: the secret of a webhook, sealed in the store, and the signature made with it.
  */
 #include <assert.h>
-#include <stdlib.h>
 
 #include "base/secret.h"
+#include "engine/sealed.h"
 #include "webhook/post.h"
 #include "webhook/rules.h"
 
-static int webhooks_have_sealed(struct engine *e)
-{
-	static const struct db_stmt ANY = { "SELECT 1 FROM webhooks UNION ALL "
-					    "SELECT 1 FROM mailboxes WHERE secret <> '' LIMIT 1" };
-	struct db_query CLEANUP(db_finish) q = db_query(e->db, &ANY);
-
-	return db_step(&q);
-}
-
-/* A new key is made only while it hides nothing: one that was lost must be missed. */
 static int webhooks_open_key(struct engine *e, struct problem *p)
 {
 	struct webhooks *w = webhooks_of(e);
-	int sealed = w->has_key ? 0 : webhooks_have_sealed(e);
 
-	if (w->has_key || sealed < 0)
-		return sealed < 0 ? sealed : LAPSE_OK;
-	int r = seal_find(&w->key, e->settings->data_dir, getenv("CREDENTIALS_DIRECTORY"), !sealed,
-			  p);
+	if (w->has_key)
+		return LAPSE_OK;
+	int r = sealed_key(e, &w->key, p);
 	if (r == LAPSE_ENOTFOUND)
 		r = problem_set(p, LAPSE_EUNAVAILABLE, NULL,
 				SEAL_KEY_NAME " is missing, and secrets were sealed with it: put "
@@ -57,6 +45,7 @@ static int webhooks_open_secret(struct engine *e, const struct webhook *w, struc
 	char context[WEBHOOK_ID_LEN + 1];
 	int r = webhooks_open_key(e, p);
 
+	assert(w->id > 0 && w->secret[0]);
 	webhook_id_format(w->id, context);
 	if (r == LAPSE_OK)
 		r = seal_open(&webhooks_of(e)->key, context, w->secret, out);
@@ -88,6 +77,6 @@ int webhook_head(struct engine *e, const struct webhook *w, int64_t seq, const s
 	lines[0] = "Content-Type: application/cloudevents+json";
 	for (int i = 0; i < 3; i++)
 		lines[i + 1] = buf_text(&headers[i]);
-	lines[4] = NULL;
+	lines[WEBHOOK_HEAD_LINES - 1] = NULL;
 	return r;
 }

@@ -48,6 +48,7 @@ static void hook_mark_dirty(struct hook *h)
 	struct webhooks *w = webhooks_of(h->engine);
 	const lapse_us at = clock_mono(h->engine->clock) + SAVE_EVERY_US;
 
+	assert(h->magic == HOOK_MAGIC && !h->gone);
 	h->dirty = true;
 	if (w->save_at == LAPSE_NEVER)
 		w->save_at = at;
@@ -58,6 +59,7 @@ static int hooks_save_all(struct tx *tx, void *arg)
 	struct webhooks *w = arg;
 	int r = cluster_fence(tx, CLUSTER_WEBHOOKS);
 
+	assert(w->magic == WEBHOOKS_MAGIC && tx_can_write(tx));
 	for (struct list *l = w->hooks.next; r == LAPSE_OK && l != &w->hooks; l = l->next) {
 		struct hook *h = CONTAINER_OF(l, struct hook, link);
 		if (h->dirty)
@@ -104,6 +106,7 @@ static void hook_free(struct hook *h)
 /* Out of the list at once; freed once no post and no read uses it. */
 static void hook_drop(struct hook *h)
 {
+	assert(h->magic == HOOK_MAGIC && !h->gone && list_is_linked(&h->link));
 	list_remove(&h->link);
 	h->gone = true;
 	if (!h->posting && !h->reading)
@@ -127,6 +130,7 @@ static void hook_add(void *arg, const struct webhook *row)
 	struct hook *h = mem_zalloc(1, sizeof(*h));
 	lapse_ms pause = time_sub(row->progress.next_at, clock_wall(e->clock));
 
+	assert(row->id > 0 && !hook_find(w, row->id)); /* two would post everything twice */
 	h->magic = HOOK_MAGIC;
 	h->engine = e;
 	arena_init(&h->arena);
@@ -205,6 +209,8 @@ static void webhooks_owner_moved(struct engine *e, const char *from, const char 
 
 static void hook_pop(struct hook *h)
 {
+	assert(!h->posting && !h->reading && h->event.length > 0);
+	assert(h->pending_at + h->event.length <= h->pending.len);
 	h->pending_at += h->event.length;
 	h->row.progress.after = h->event.seq;
 	h->row.progress.attempts = 0;
@@ -227,6 +233,7 @@ static int hook_bury(struct tx *tx, void *arg)
 	struct webhook row = h->row; /* a copy: this may run again */
 	int r = cluster_fence(tx, CLUSTER_WEBHOOKS);
 
+	assert(h->magic == HOOK_MAGIC && (b->give_up || b->disable));
 	if (r == LAPSE_OK && b->give_up) {
 		r = webhook_bury(tx, &row, h->event.seq, b->kind);
 		row.progress.after = h->event.seq;
@@ -271,6 +278,7 @@ static void hook_failed(struct hook *h, bool refused)
 	const lapse_ms now = clock_wall(h->engine->clock);
 	uint32_t random = 0;
 
+	assert(!h->posting && !h->gone && s->attempts >= 0);
 	random_bytes(&random, sizeof(random));
 	s->attempts++;
 	s->event_since = s->event_since ? s->event_since : now;
@@ -326,6 +334,7 @@ static void hook_post(struct hook *h)
 	struct engine *e = h->engine;
 	struct problem p = { 0 };
 
+	assert(h->row.enabled && !h->posting && !h->reading && !h->gone);
 	buf_clear(&h->body);
 	webhook_envelope(&h->body, h->row.owner, &h->event);
 	if (webhook_head(e, &h->row, h->event.seq, &h->body, h->headers, h->lines, &p) < 0) {
@@ -363,6 +372,7 @@ static bool hook_wants(const struct hook *h)
 /* Up to the next event it wants, which is posted. */
 static void hook_move(struct hook *h)
 {
+	assert(h->magic == HOOK_MAGIC && h->pending_at <= h->pending.len);
 	for (int i = 0; i < SKIPS_MAX && h->pending_at < h->pending.len; i++) {
 		const bool parsed = webhook_parse_event(h->pending.data + h->pending_at, &h->event);
 
@@ -405,6 +415,7 @@ static void webhooks_read(struct offload *o) /* on a worker */
 
 static void webhooks_take_page(struct hook *h, struct replay_reader *page, int err)
 {
+	assert(h->magic == HOOK_MAGIC && h->reading);
 	h->reading = false;
 	if (h->gone) {
 		if (!h->posting)
@@ -413,6 +424,7 @@ static void webhooks_take_page(struct hook *h, struct replay_reader *page, int e
 	}
 	if (err < 0)
 		return;
+	assert(page->cursor >= h->scanned && h->pending.len == 0);
 	h->scanned = page->cursor;
 	buf_done(&h->pending);
 	h->pending = page->text;
@@ -439,6 +451,7 @@ static void webhooks_start_reading(struct engine *e)
 	struct webhooks *w = webhooks_of(e);
 	struct replay *r = &w->replay;
 
+	assert(!w->reading && !w->stopped);
 	r->count = 0;
 	r->from = w->low;
 	r->upto = e->ring.newest;
@@ -448,6 +461,7 @@ static void webhooks_start_reading(struct engine *e)
 		struct hook *h = CONTAINER_OF(l, struct hook, link);
 		if (!hook_is_hungry(h) || h->scanned >= r->upto)
 			continue;
+		assert(!h->reading);
 		r->readers[r->count++] = (struct replay_reader){ .owner = mem_strdup(h->row.owner),
 								 .cursor = h->scanned,
 								 .tag = h };
@@ -551,6 +565,7 @@ static int webhooks_load(struct tx *tx)
 
 void webhooks_give(struct engine *e, struct fetcher *fetcher)
 {
+	assert(fetcher && fetcher->start);
 	assert(!webhooks_of(e)->fetcher);
 	webhooks_of(e)->fetcher = fetcher;
 }
@@ -570,6 +585,7 @@ static void webhooks_done(struct engine *e)
 
 	if (!w)
 		return;
+	assert(w->magic == WEBHOOKS_MAGIC && !w->reading);
 	for (struct list *l = w->hooks.next, *next; l != &w->hooks; l = next) {
 		next = l->next;
 		hook_free(CONTAINER_OF(l, struct hook, link));
@@ -608,6 +624,7 @@ static void webhook_trial_answered(struct fetch *f)
 {
 	struct webhook_trial *t = CONTAINER_OF(f, struct webhook_trial, fetch);
 
+	assert(t->done);
 	buf_done(&f->answer);
 	buf_done(&t->body);
 	for (int i = 0; i < 3; i++)
@@ -627,6 +644,7 @@ int webhook_trial_start(struct engine *e, const struct webhook *w, struct webhoo
 					    .data = "{}",
 					    .data_len = 2 };
 
+	assert(t->done && t->body.len == 0);
 	if (!fetcher)
 		return problem_set(p, LAPSE_EUNAVAILABLE, NULL, "nothing can be posted here");
 	time_format(clock_wall(e->clock), at);

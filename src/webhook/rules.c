@@ -122,6 +122,7 @@ void webhook_sign(const char *secret, const char *id, int64_t at_s, const char *
 	buf_add(&said, body, n);
 	HMAC(EVP_sha256(), key, (int)key_len, (const unsigned char *)said.data, said.len, mac,
 	     &mac_len);
+	assert(mac_len > 0 && mac_len <= EVP_MAX_MD_SIZE);
 	EVP_EncodeBlock(text, mac, (int)mac_len);
 	buf_printf(out, "v1,%s", (const char *)text);
 	OPENSSL_cleanse(key, sizeof(key));
@@ -166,6 +167,7 @@ void webhook_envelope(struct buf *out, const char *owner, const struct webhook_e
 {
 	struct buf CLEANUP(buf_done) source = { 0 };
 
+	assert(out->len == 0 && e->kind_len > 0);
 	webhook_put_source(&source, owner);
 	json_begin(out, '{');
 	json_put_text(out, "specversion", "1.0");

@@ -87,6 +87,7 @@ int webhook_list(struct tx *tx, const char *owner, int64_t before, int64_t limit
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &LIST);
 
+	assert(tx_is_open(tx) && limit > 0);
 	db_bind_text(&q, 1, owner);
 	db_bind_int(&q, 2, before);
 	db_bind_int(&q, 3, limit);
@@ -159,6 +160,7 @@ int webhook_create(struct tx *tx, struct webhook *w, struct problem *p)
 {
 	int r = webhook_check_room(tx, w->owner, p);
 
+	assert(tx_can_write(tx));
 	assert(w->id && w->secret && w->types);
 	if (r < 0)
 		return r;
@@ -191,6 +193,8 @@ int webhook_change(struct tx *tx, const struct webhook *w)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &CHANGE);
 
+	assert(tx_can_write(tx));
+	assert(!w->enabled || w->disabled_at == 0);
 	db_bind_int(&q, 1, w->id);
 	db_bind_text(&q, 2, w->url);
 	db_bind_text(&q, 3, w->types);
@@ -205,6 +209,7 @@ static int webhook_run_id(struct tx *tx, const struct db_stmt *stmt, int64_t id)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, stmt);
 
+	assert(tx_can_write(tx) && id > 0);
 	db_bind_int(&q, 1, id);
 	int r = db_run(&q);
 	if (r == LAPSE_OK && stmt == &DELETE_DEAD)
@@ -243,6 +248,8 @@ int webhook_save(struct tx *tx, const struct webhook *w)
 	const struct webhook_progress *s = &w->progress;
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &SAVE);
 
+	assert(tx_can_write(tx) && w->generation > 0);
+	assert(s->attempts >= 0 && s->last_error);
 	db_bind_int(&q, 1, w->id);
 	db_bind_int(&q, 2, w->generation);
 	db_bind_int(&q, 3, s->after);
@@ -262,6 +269,7 @@ int webhook_bury(struct tx *tx, const struct webhook *w, int64_t event, const ch
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &BURY);
 
+	assert(tx_can_write(tx) && w->progress.attempts > 0 && event > 0);
 	db_bind_int(&q, 1, id_next(&tx->engine->ids, tx->now));
 	db_bind_text(&q, 2, w->owner);
 	db_bind_int(&q, 3, w->id);
@@ -280,6 +288,7 @@ int webhook_disable(struct tx *tx, struct webhook *w, const char *why)
 	struct buf CLEANUP(buf_done) data = { 0 };
 	char id[WEBHOOK_ID_LEN + 1];
 
+	assert(w->enabled && why);
 	w->enabled = false;
 	w->disabled_at = tx->now;
 	webhook_id_format(w->id, id);

@@ -63,8 +63,8 @@ def test_everything_of_local_becomes_the_owners(daemon):
     made = fill(local)
     before = owned_rows(daemon, "local")
     # A new table with an owner belongs into the list of src/rooms.c, and into fill() above.
-    assert {t for t, rows in before.items() if rows == 0} <= {"tokens", "suspects", "cleanups", "outbox_pruned", "quotas",
-                                                               "webhook_dead_letters"}, before
+    assert {t for t, rows in before.items() if rows == 0} <= {"tokens", "suspects", "cleanups", "outbox_pruned",
+                                                               "outbox_moving", "quotas", "webhook_dead_letters"}, before
     ops = daemon.client(token=local.token("ops", admin=True)["token"])
     assert ops.list("bob").data == [] and ops.get("/v1/agents").data == []
 
@@ -256,6 +256,117 @@ def test_a_kill_in_the_middle_is_made_good_by_the_next_one(start):
     assert {t for t, rows in after.items() if rows and t not in KEPT} == set(), after
     assert counters(daemon, "ops") == before and numbers(ops) == inboxes
     assert adopt(ops).ok()["rows"] == 0
+
+
+AGENTS = 10_000
+LOGGED = 20_000
+
+
+def heartbeats(api, names):
+    for i in range(0, len(names), 1000):
+        api.post("/v1/heartbeats", [{"agent_id": name, "cluster_id": "eu", "capabilities": ["sum", name[-1]]}
+                                    for name in names[i:i + 1000]]).ok()
+
+
+def test_agents_move_in_slices_and_are_never_lost(start):
+    """Between two slices each agent is one owner's, with its capabilities and its hold, in the rows and in memory."""
+    daemon = start(**QUIET)
+    local = daemon.client()
+    names = [f"agent-{n:05}" for n in range(AGENTS)]
+    heartbeats(local, names)
+    local.put(f"/v1/holds/agents/{names[-1]}", {"reason": "r"}).ok()
+    token = local.token("ops", admin=True)["token"]
+    other, before = daemon.client(token=token), daemon.client(token=token, owner="local")
+    with ThreadPoolExecutor(1) as pool:
+        adoption = pool.submit(adopt, daemon.client(token=token))
+        parts = set()
+        while not adoption.done():
+            parts.add(tuple(other.get(f"/v1/agents/{name}").status for name in (names[0], names[-1])))
+            counts = other.get("/v1/capabilities").data
+            assert counts == [] or counts[-1]["capability"] == "sum"
+        tables = adoption.result().ok()["tables"]
+    assert (200, 404) in parts, "the first agent had come when the last one had not"
+    assert tables["agents"] == AGENTS and tables["capabilities"] == 2 * AGENTS and tables["holds"] == 1
+    assert before.get("/v1/agents").data == [] and before.get("/v1/capabilities").data == []
+    assert {c["capability"]: c["count"] for c in other.get("/v1/capabilities").data} == {
+        "sum": AGENTS, **{str(n): AGENTS // 10 for n in range(10)}}
+    other.delete(f"/v1/agents/{names[-1]}").fails(409, "conflict")
+    heartbeats(other, names)
+    assert daemon.rows("SELECT count(*) AS n FROM agents")[0]["n"] == AGENTS
+
+
+def fill_outbox(daemon, api, n):
+    """Rows behind the daemon's back, older than the one it made itself, in the counter of the owner too."""
+    made = api.post("/v1/outbox", {"topic": "t", "payload": {"n": 0}}).ok(201)
+    (row,) = daemon.rows("SELECT id FROM outbox WHERE owner = 'local'")
+    daemon.execute("WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?) "
+                   "INSERT INTO outbox (id, owner, topic, payload, created_at) SELECT o.id - n, o.owner, 't', '{}', o.created_at "
+                   "FROM numbers, outbox AS o WHERE o.id = ?", n, row["id"])
+    daemon.execute("UPDATE table_counts SET live = live + ? WHERE owner = 'local' AND tbl = 'outbox'", n)
+    return made
+
+
+def follow(api, after=None):
+    """The ids of the rows after a cursor, and the next cursor."""
+    page = api.get("/v1/outbox", limit=100, **({"after": after} if after else {})).ok()
+    return [row["id"] for row in page["data"]], page["next_cursor"]
+
+
+def follow_to_end(api, seen, after):
+    while True:
+        ids, after = follow(api, after)
+        seen += ids
+        if not ids:
+            return after
+
+
+def test_a_reader_of_the_outbox_misses_nothing_meanwhile(start):
+    """Its new rows are younger than all that come: it is shown them when the last has come."""
+    daemon = start(**QUIET)
+    local = daemon.client()
+    newest = fill_outbox(daemon, local, LOGGED)["id"]
+    token = local.token("ops", admin=True)["token"]
+    ops, as_local = daemon.client(token=token), daemon.client(token=token, owner="local")
+    seen, own, rest = [], [], []
+    with ThreadPoolExecutor(1) as pool:
+        adoption = pool.submit(adopt, daemon.client(token=token))
+        cursor = None
+        while not adoption.done():
+            own.append(ops.post("/v1/outbox", {"topic": "t", "payload": {}}).ok(201)["id"])
+            ids, after = follow(ops, cursor)
+            if ids and (seen or ids[0] < newest):  # it has begun
+                seen, cursor = seen + ids, after
+            rest.append(len(follow(as_local)[0]))
+        assert adoption.result().ok()["tables"]["outbox"] == LOGGED + 1
+    follow_to_end(ops, seen, cursor)
+    assert len(seen) == LOGGED + 1 + len(own) and seen == sorted(seen) and set(own) < set(seen)
+    assert 0 in rest, "the old owner was not shown rows out of order"
+    assert daemon.rows("SELECT * FROM outbox_moving") == []
+    assert ("outbox", LOGGED + 1 + len(own)) in counters(daemon, "ops")["table_counts"]
+    assert "outbox" not in dict(counters(daemon, "local")["table_counts"])
+
+
+def test_a_kill_in_the_middle_of_the_outbox(start):
+    """The reader waits at the gap that the kill has left, until the next adoption fills it."""
+    daemon = start(**QUIET)
+    local = daemon.client()
+    fill_outbox(daemon, local, LOGGED)
+    token = local.token("ops", admin=True)["token"]
+    with ThreadPoolExecutor(1) as pool:
+        adoption = pool.submit(adopt, daemon.client(token=token))
+        wait_until(lambda: daemon.client(token=token).get("/v1/outbox").ok()["data"], 60, "a part has moved", 0.001)
+        daemon.kill()
+        adoption.exception(60)
+    daemon.start()
+    ops, seen = daemon.client(token=token), []
+    own = ops.post("/v1/outbox", {"topic": "t", "payload": {}}).ok(201)["id"]
+    left = daemon.rows("SELECT count(*) AS n FROM outbox WHERE owner = 'local'")[0]["n"]
+    cursor = follow_to_end(ops, seen, None)
+    assert len(seen) == LOGGED + 1 - left + (left == 0)
+    assert left == 0 or follow(daemon.client(token=token, owner="local"))[0] == []
+    assert adopt(ops).ok()["rows"] >= left
+    follow_to_end(ops, seen, cursor)
+    assert len(seen) == LOGGED + 2 and seen == sorted(seen) and seen[-1] == own
 
 
 def test_an_open_breaker_is_waited_for(start):

@@ -28,6 +28,29 @@ def test_no_daemon_and_nothing_there_yet(tmp_path):
     assert rows["settings"][1] == "those of a daemon started here" and "clock" not in rows
 
 
+def test_the_port(start, tmp_path):
+    daemon = start()
+    for address, state in ((daemon.url.removeprefix("http://"), "problem"), ("127.0.0.1:0", "ok"), ("[::1]:0", "ok"),
+                           ("192.0.2.1:7878", "problem"), (f"unix:{tmp_path}/none.sock", "ok")):
+        lapse = Lapse("http://127.0.0.1:1", LAPSE_LISTEN=address)
+        rows = found(lapse, "--data-dir", str(tmp_path / "none"), code=1)
+        assert rows["port"][0] == state and address in rows["port"][1], rows
+    assert "port" not in found(Lapse(daemon.url)), "a daemon that runs has it"
+
+
+def test_a_socket_that_is_in_use(start, tmp_path):
+    start(listen=f"unix:{tmp_path}/s.sock")
+    rows = found(Lapse("http://127.0.0.1:1", LAPSE_LISTEN=f"unix:{tmp_path}/s.sock"), "--data-dir", str(tmp_path / "none"), code=1)
+    assert rows["port"][0] == "problem" and "another process" in rows["port"][1]
+
+
+def test_a_postgresql_store_is_no_file(tmp_path):
+    (tmp_path / "data").mkdir(mode=0o700)
+    lapse = Lapse("http://127.0.0.1:1", LAPSE_STORE="postgresql://db.example/lapse")
+    rows = found(lapse, "--data-dir", str(tmp_path / "data"), code=1)
+    assert rows["database"][0] == "ok" and "PostgreSQL" in rows["database"][1]
+
+
 def test_a_directory_that_others_can_read(start):
     daemon = start()
     os.chmod(daemon.data_dir, 0o755)

@@ -16,9 +16,9 @@ EVENTS = {
     "breaker.tripped": "So much of a fleet fell silent at once that its agents became suspects.",
     "breaker.released": "The breaker closed: heartbeats came back, or one more threshold has passed.",
     "mailbox.created": "A mailbox is active: `id`, `address`, `expires_at`.",
-    "webhook.disabled": "A webhook is not posted to any more: `id`, `url`, `reason`, `error`.",
+    "webhook.disabled": "A webhook failed for too long, or its receiver answered 410, and is not posted to any more: `id`, `url`, "
+                        "`reason`, `error`.",
     "mailbox.received": "Mail has arrived in a mailbox of the provider local: `id`, `address`, `message_id`, `from`, `subject`.",
-    "mailbox.received": "Mail arrived: the mailbox's `id` and the mail's.",
     "mailbox.renewed": "A mailbox got a new lifetime: `id`, `address`, `expires_at`.",
     "mailbox.expired": "The lifetime of a mailbox is over: `id`, `address`, `expires_at`.",
     "mailbox.cleanup_failed": "An account could not be deleted, and will be tried again: `target`, `attempts`, `error`.",
@@ -32,7 +32,8 @@ EVENTS = {
                      "prefix of the token that asked for it. For admins.",
     "token.revoked": "An admin revoked a token: the same members. For admins.",
     "backup.made": "A backup is in `backups/`: `file`, `bytes`, and `by`. For admins.",
-    "store.restored": "The daemon started on a store that `lapse restore` had put in place: `restored_at`. For admins.",
+    "store.restored": "The daemon started on a store that came from a backup: `restored_at`. Every bound gets one grace period. For "
+                      "admins.",
     "settings.in_force": "The daemon started: its `version` and the `settings` that are not defaults, secrets only as "
                          "\"set\". For admins.",
     "clock.jumped": "The wall clock leapt further than `clock_jump_max_ms`. Nothing expires because of it.",
@@ -46,15 +47,10 @@ EVENTS = {
     "lease.expired": "A lease ended by itself.",
     "lease.moved": "Another replica leads a scheduler now: `scheduler`, `replica`, `from`, `token`. For admins.",
     "owner.adopted": "Everything of another owner became this one's: `from`, `owner`, `rows`, `tables`.",
-    "token.created": "A token was made: its `prefix`, never the token itself.",
-    "token.revoked": "A token was revoked: its `prefix`.",
-    "backup.made": "A backup was written: its file and size.",
-    "store.restored": "The store came from a backup: every bound gets one grace period.",
     "contract.loaded": "A contract is in force: its name and bounds.",
     "contract.refused": "A contract did not check; the one before stays in force.",
     "approval.wanted": "A sweep would remove more than `ask_above`, and waits for a person.",
     "approval.given": "A person approved a sweep.",
-    "webhook.disabled": "A webhook failed too often and was turned off.",
     "replica.joined": "A replica joined the cluster: `replica`. For admins.",
     "replica.left": "A replica left the cluster: `replica`, `reason`. For admins.",
 }

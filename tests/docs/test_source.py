@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules of the source that no compiler checks."""
+import ast
 import pathlib
 import re
 import subprocess
@@ -28,6 +29,23 @@ def test_every_function_has_a_name_of_its_own():
     found.pop("main")  # of two programs
     twins = {name: files for name, files in found.items() if len(files) > 1}
     assert not twins, twins
+
+
+def test_no_description_hides_another():
+    """A name that a catalogue has twice keeps the last text only."""
+    tree = ast.parse((ROOT / "tests/docs/catalogue.py").read_text())
+    for table in (node for node in ast.walk(tree) if isinstance(node, ast.Dict)):
+        names = [key.value for key in table.keys if isinstance(key, ast.Constant)]
+        assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
+
+
+def test_asserts_are_dense_enough():
+    """At least 15 in 1000 lines, blank ones and comments included: an invariant that only a comment states will be broken."""
+    sources = [path.read_text() for path in sorted(SOURCES.rglob("*.[ch]"))]
+    lines = sum(text.count("\n") for text in sources)
+    asserts = sum(len(re.findall(r"(?<![\w])assert\(", text)) for text in sources)
+    assert lines > 50_000, "the sources are elsewhere"
+    assert 1000 * asserts / lines >= 15, f"{asserts} asserts in {lines} lines"
 
 
 def test_every_mutant_fits_the_sources():

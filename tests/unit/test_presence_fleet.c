@@ -502,6 +502,11 @@ static void random_steps(void **state)
 	check(f, now);
 }
 
+static void moving_name(int i, char *name, size_t size)
+{
+	snprintf(name, size, i % 2 ? "a%d" : "an-agent-with-a-name-too-long-to-be-inline-%d", i);
+}
+
 /* Silent, parked and live agents with all that is counted about them; names short and long. */
 static void an_owner_gets_anothers_agents(void **state)
 {
@@ -511,8 +516,7 @@ static void an_owner_gets_anothers_agents(void **state)
 	char name[64];
 
 	for (int i = 0; i < 300; i++) {
-		snprintf(name, sizeof(name),
-			 i % 2 ? "a%d" : "an-agent-with-a-name-too-long-to-be-inline-%d", i);
+		moving_name(i, name, sizeof(name));
 		add(f, name, i < 200 ? NOW : later);
 	}
 	fleet_add(f, "own", &ops, 1000, later, later);
@@ -521,16 +525,41 @@ static void an_owner_gets_anothers_agents(void **state)
 	fleet_park(f, fleet_find(f, "local", "a1"), true);
 	check(f, later);
 
-	fleet_move_owner(f, "local", "ops");
-	check(f, later);
+	for (int i = 0; i < 300; i++) {
+		moving_name(i, name, sizeof(name));
+		uint32_t agent = fleet_find(f, "local", name);
+		int64_t id = fleet_at(f, agent)->id;
+		fleet_move(f, "local", "ops", name, id + 1); /* another life of the name */
+		assert_int_equal(fleet_find(f, "local", name), agent);
+		fleet_move(f, "local", "ops", name, id);
+		assert_int_equal(fleet_find(f, "ops", name), agent);
+		check(f, later);
+	}
 	assert_null(local(f));
 	assert_int_equal(fleet_breaker_find(f, "ops")->count, 301);
 	assert_int_equal(fleet_breaker_find(f, "ops")->silent, f->silent);
 	assert_true(fleet_find(f, "ops", "a1") && fleet_find(f, "ops", "own"));
 	assert_int_equal(fleet_find(f, "local", "a1"), 0);
 	fleet_touch(f, fleet_find(f, "ops", "a1"), later);
-	fleet_move_owner(f, "nobody", "ops");
+	fleet_move(f, "nobody", "ops", "a1", 1);
 	check(f, later);
+}
+
+/* Its heartbeat was under way when it moved: the memory hears of it once more as it was before. */
+static void an_agent_that_moved_before_it_was_heard_of_is_one(void **state)
+{
+	struct fleet *f = *state;
+	const struct traits ops = { "ops", "c", "[]", 0 };
+
+	fleet_add(f, "a", &ops, 7, NOW, NOW);
+	fleet_add(f, "a", &(struct traits){ "local", "c", "[\"sum\"]", 0 }, 7, NOW + 5, NOW + 5);
+	fleet_move(f, "local", "ops", "a", 7);
+	check(f, NOW + 5);
+	assert_null(local(f));
+	assert_int_equal(f->count, 1);
+	uint32_t i = fleet_find(f, "ops", "a");
+	assert_int_equal(fleet_at(f, i)->last_seen, NOW + 5);
+	assert_string_equal(fleet_profile(f, i)->capabilities, "[\"sum\"]");
 }
 
 #define FLEET_TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
@@ -553,6 +582,7 @@ int main(void)
 		FLEET_TEST(a_new_base_for_every_agent),
 		FLEET_TEST(an_outage_spares_who_was_alive),
 		FLEET_TEST(an_owner_gets_anothers_agents),
+		FLEET_TEST(an_agent_that_moved_before_it_was_heard_of_is_one),
 		FLEET_TEST(lines_touch_all_or_none),
 		FLEET_TEST(lines_are_bounded),
 		FLEET_TEST(random_steps),

@@ -166,6 +166,17 @@ def test_an_agent_is_forgotten(daemon, browser):
     assert api.get("/v1/agents/bob").status == 404
 
 
+def test_a_silent_agent_is_silent_everywhere(start, browser):
+    """Not silent in one list and live in the other."""
+    daemon = start(agent_evict_after_ms=30_000)
+    daemon.client().post("/v1/agents/bob/heartbeat", {"cluster_id": "red"}).ok()
+    wait_until(lambda: daemon.client().get("/v1/fleet").ok()["silent"] == 1, 60, "bob is silent")
+    browser.open(daemon, "agents")
+    browser.see(".long td", "bob")
+    states = [e.text for e in browser.driver.find_elements(By.CSS_SELECTOR, "td .badge")]
+    assert states == ["silent", "silent"], states
+
+
 def test_a_message_is_sent_opened_and_marked_as_read(daemon, browser):
     browser.open(daemon, "inboxes/bob")
     browser.click("main button", "Send…")
@@ -381,6 +392,16 @@ def test_events_are_filtered_and_paused(daemon, browser):
     assert len(browser.driver.find_elements(By.CSS_SELECTOR, ".events li")) == 1
     browser.click(".filters button", "Resume")
     wait_until(lambda: len(browser.driver.find_elements(By.CSS_SELECTOR, ".events li")) == 2, 20, "what came meanwhile")
+
+
+def test_many_events_are_drawn_over_several_frames_in_order(daemon, browser):
+    browser.open(daemon, "events")
+    browser.see(".filters .badge", "live")
+    ids = [daemon.client().send("bob", f"number {i}")["id"] for i in range(100)]
+    lines = "return [...document.querySelectorAll('.events li')].map((li) => li.title)"
+    wait_until(lambda: browser.driver.execute_script(lines) == ids[:-81:-1], 30, "the newest eighty, newest first")
+    texts = browser.driver.execute_script("return [...document.querySelectorAll('.events span')].map((s) => s.textContent)")
+    assert all(id in text for id, text in zip(ids[:-81:-1], texts))
 
 
 def test_events_resume_after_a_lost_connection(daemon, browser):

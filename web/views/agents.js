@@ -6,12 +6,15 @@ import { LongTable } from "../table.js";
 
 const hrefOf = (a) => `#/agents/${segment(a.agent_id)}`;
 
-function byName(query) {
+/** The state as the fleet counts it: live, but silent for long. */
+const stateOf = (a, silentAfter) => (a.state === "live" && Date.now() - Date.parse(a.last_seen) > silentAfter ? "silent" : a.state);
+
+function byName(query, silentAfter) {
   return new LongTable({
     path: "/v1/agents", query, label: "Agents", empty: "No agent is alive here.", href: hrefOf,
     columns: [
       { title: "Agent", cell: (a) => a.agent_id }, { title: "Cluster", cell: (a) => a.cluster_id },
-      { title: "State", cell: (a) => badge(a.state) }, { title: "Last seen", cell: (a) => when(a.last_seen) },
+      { title: "State", cell: (a) => badge(stateOf(a, silentAfter)) }, { title: "Last seen", cell: (a) => when(a.last_seen) },
       { title: "Capabilities", class: "wide", cell: (a) => a.capabilities.join(", ") },
     ],
   });
@@ -59,6 +62,7 @@ function one(context, name) {
 export function view(context, name) {
   if (name) return one(context, name);
   const top = h("div"), quiet = h("div"), place = h("div");
+  let silentAfter = null; // not known yet
   const input = (name) => h("input", { name, autocomplete: "off" });
   const form = h("form", { class: "filters", onsubmit: (e) => { e.preventDefault(); draw(); } },
     h("label", {}, "Cluster ", input("cluster_id")), h("label", {}, "Capability ", input("capability")),
@@ -66,7 +70,7 @@ export function view(context, name) {
 
   function draw() {
     const { cluster_id, capability, include_suspect } = form.elements;
-    fill(place, byName({ cluster_id: cluster_id.value, capability: capability.value, include_suspect: include_suspect.checked ? "true" : "" }).element);
+    fill(place, byName({ cluster_id: cluster_id.value, capability: capability.value, include_suspect: include_suspect.checked ? "true" : "" }, silentAfter).element);
   }
   function choose(cluster) {
     form.elements.cluster_id.value = cluster;
@@ -75,11 +79,13 @@ export function view(context, name) {
   }
   const timer = every(5000, async () => {
     const fleet = await get("/v1/fleet");
+    const isFirst = silentAfter === null;
+    silentAfter = fleet.silent_after_ms;
+    if (isFirst) draw();
     const said = `${plural(fleet.agents, "agent")}, ${number(fleet.silent)} silent for more than ${duration(fleet.silent_after_ms)}; evicted after ${duration(fleet.evict_after_ms)} of silence.`;
     const open = fleet.breaker.state === "open" ? h("p", { class: "warn" }, `The breaker is open: ${plural(fleet.breaker.suspected, "agent")} fell silent together and are kept as suspects.`) : null;
     if (!top.contains(document.activeElement)) fill(top, h("p", { class: "quiet" }, said), open, map(fleet, choose));
     fill(quiet, h("h2", {}, "Most silent first"), shortTable("Most silent agents", QUIET_COLUMNS, fleet.quietest.slice(0, 8), "No agent is alive."));
   });
-  draw();
   return { element: h("div", {}, heading("Agents"), top, quiet, h("h2", {}, "All agents, by name"), form, place), stop: timer.stop };
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events as they happen. They are kept as they came; only what is drawn is parsed, a few times a second, so that a
-// thousand per second stay cheap.
+// Events as they happen. They are kept as they came; only what is drawn is parsed, a few times a second, and a drawing takes
+// several frames, so that a thousand per second stay cheap and no frame takes long.
 import { follow } from "../api.js";
 import { badge, fill, h, heading, number } from "../dom.js";
 
 const KEEP = 5000;   // events in memory
 const SHOW = 80;     // lines in the document
 const DRAW_MS = 200; // between two drawings
+const STEP = 20;     // lines of one frame
 
 /** The colour of an event, by the last word of its type. */
 function tone(type) {
@@ -15,19 +16,31 @@ function tone(type) {
   return /(seen|created|renewed|staged|acquired|accepted|sent)$/.test(type) ? "good" : "info";
 }
 
-function line(e) {
-  return h("li", { title: e.id }, h("time", { datetime: e.at }, e.at.slice(11, 23)), h("b", { class: tone(e.type) }, e.type), h("span", {}, e.text));
+/** A line without an event; show() gives it one, and another one later. */
+function line() {
+  return h("li", {}, h("time"), h("b"), h("span"));
+}
+
+function show(li, e) {
+  if (li.title === e.id) return;
+  const { type, at, text } = read(e), [time, name, rest] = li.children;
+  li.title = e.id;
+  time.dateTime = at;
+  time.textContent = at.slice(11, 23);
+  name.className = tone(type);
+  name.textContent = type;
+  rest.textContent = text;
 }
 
 function read(e) {
   let data = {};
   try { data = JSON.parse(e.data); } catch { /* shown as it came */ }
-  return { id: e.id, type: e.type, at: data.at ?? "", text: JSON.stringify(data.data ?? data) };
+  return { type: e.type, at: data.at ?? "", text: JSON.stringify(data.data ?? data) };
 }
 
 export function view() {
   const aborter = new AbortController();
-  let kept = [], paused = false, timer = null, seen = 0, missed = 0;
+  let kept = [], paused = false, timer = null, frame = 0, seen = 0, missed = 0;
   const list = h("ol", { class: "events", "aria-label": "Events, newest first" }), state = h("span", { class: "badge quiet" }, "connecting");
   const type = h("input", { name: "type", placeholder: "mailbox.", oninput: draw }), text = h("input", { name: "text", oninput: draw });
   const count = h("span", { class: "quiet" });
@@ -51,9 +64,20 @@ export function view() {
     const wanted = [];
     for (let i = kept.length - 1; i >= 0 && wanted.length < SHOW; i--) {
       const e = kept[i];
-      if (e.type.startsWith(type.value) && e.data.includes(text.value)) wanted.push(line(read(e)));
+      if (e.type.startsWith(type.value) && e.data.includes(text.value)) wanted.push(e);
     }
-    fill(list, wanted.length ? wanted : h("li", { class: "empty" }, seen ? "No event matches." : "Nothing has happened since you came."));
+    cancelAnimationFrame(frame);
+    if (!wanted.length) fill(list, h("li", { class: "empty" }, seen ? "No event matches." : "Nothing has happened since you came."));
+    else drawLines(wanted, 0);
+  }
+
+  /** A part of the lines now, the rest in the next frames. */
+  function drawLines(wanted, from) {
+    const to = Math.min(from + STEP, wanted.length);
+    if (list.firstChild?.className === "empty") fill(list);
+    for (let i = from; i < to; i++) show(list.children[i] ?? list.appendChild(line()), wanted[i]);
+    if (to < wanted.length) frame = requestAnimationFrame(() => drawLines(wanted, to));
+    else while (list.children.length > wanted.length) list.lastChild.remove();
   }
 
   function onevents(batch) {
@@ -69,6 +93,6 @@ export function view() {
   return {
     element: h("div", {}, heading("Events", "What happens, as it happens."), h("form", { class: "filters", onsubmit: (e) => e.preventDefault() },
       state, h("label", {}, "Type starts with ", type), h("label", {}, "Contains ", text), pause, count), h("div", { class: "panel" }, list)),
-    stop: () => { aborter.abort(); clearTimeout(timer); },
+    stop: () => { aborter.abort(); clearTimeout(timer); cancelAnimationFrame(frame); },
   };
 }

@@ -48,7 +48,7 @@ function card(b, context, redraw) {
     h("p", { class: "figures" }, figure("live", number(b.live_rows)), figure("due", number(b.due_rows), b.due_rows ? "warn" : null),
       stuck === undefined ? null : figure("undeletable", number(stuck), stuck ? "info" : null), figure("removed", number(b.pruned_total))),
     facts([
-      ["Due when", h("code", {}, b.due_when)], ["Never", b.safety_rule],
+      ["Due when", h("code", {}, b.due_when)], ["Safety rule", b.safety_rule],
       ["Oldest due", b.oldest_due_age_ms === null ? null : `${duration(b.oldest_due_age_ms)} overdue`],
       ["Clear", b.due_rows && (b.clears_in_ms ?? null) !== null ? `in ${duration(b.clears_in_ms)}` : null],
       ["Kept by", kept.length ? kept.map(([why, n]) => `${number(n)} ${why}`).join(", ") : null],

@@ -39,7 +39,7 @@ function thing(t, context, redraw) {
     facts([["Table", t.table], ["Created", when(t.created_at)],
       [t.state === "due" ? "Was due" : "Goes", t.goes_at ? when(t.goes_at) : "not as things are"], ["Next sweep", ahead(t.next_sweep_at)],
       ...Object.entries(t.row).filter(([, v]) => v !== "").map(([k, v]) => [k[0].toUpperCase() + k.slice(1).replaceAll("_", " "), v]),
-      ["Held since", t.hold ? [when(t.hold.placed_at), `: ${t.hold.reason}`] : null], ["Rule", h("code", {}, t.rule)], ["Never", t.safety_rule]]),
+      ["Held since", t.hold ? [when(t.hold.placed_at), `: ${t.hold.reason}`] : null], ["Rule", h("code", {}, t.rule)], ["Safety rule", t.safety_rule]]),
     h("p", { class: "buttons left" }, room ? h("a", { class: "button", href: room }, "Open") : null, place));
 }
 

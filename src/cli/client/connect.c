@@ -2,6 +2,7 @@
 /* The addressing half of the client: URL and token, and transfers that did not come through. */
 #include "cli/client/connect.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -76,6 +77,7 @@ static enum outcome read_token_file(struct cli *cli, const char *path)
 	text[n] = '\0';
 	if (strlen(text) != n || n > TOKEN_MAX_BYTES || !token_is_valid(text))
 		return cli_fail(cli, OUTCOME_USAGE, "%s does not hold a token", path);
+	assert(!cli->client.token);
 	cli->client.token = mem_strdup(text);
 	return OUTCOME_OK;
 }
@@ -90,6 +92,7 @@ static enum outcome take_token(struct cli *cli)
 		return OUTCOME_OK;
 	if (!token_is_valid(variable))
 		return cli_fail(cli, OUTCOME_USAGE, "LAPSE_TOKEN does not hold a token");
+	assert(!cli->client.token);
 	cli->client.token = mem_strdup(variable);
 	return OUTCOME_OK;
 }
@@ -118,6 +121,7 @@ enum outcome client_connect(struct cli *cli)
 		return r;
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(c->curl = curl_easy_init()))
 		return cli_fail(cli, OUTCOME_UNREACHABLE, "libcurl does not start");
+	assert(c->url && c->base);
 	return OUTCOME_OK;
 }
 
@@ -151,6 +155,7 @@ enum outcome client_explain(const struct cli *cli, CURLcode code)
 {
 	const struct client *c = &cli->client;
 
+	assert(c->curl && code != CURLE_OK);
 	if (code == CURLE_COULDNT_CONNECT)
 		return explain_no_daemon(cli);
 	if (code == CURLE_WRITE_ERROR)

@@ -14,6 +14,7 @@ static enum outcome get_page(struct cli *cli, const struct request *request, con
 {
 	struct request CLEANUP(request_done) page = *request;
 
+	assert(rows > 0);
 	page.query = (struct buf){ 0 };
 	buf_puts(&page.query, buf_text(&request->query));
 	request_query_int(&page, "limit", rows < PAGE_MAX ? (int64_t)rows : PAGE_MAX);

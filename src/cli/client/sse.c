@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/client/sse.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define RETRY_DIGITS 9 /* of a pause in milliseconds; more is nonsense */
@@ -48,6 +49,7 @@ static bool finish_event(struct sse *s)
 {
 	bool more = true;
 
+	assert(s->take && (s->has_data || s->data.len == 0));
 	buf_set(&s->last_id, buf_text(&s->next_id), s->next_id.len);
 	if (s->has_data) {
 		struct sse_event event = { .id = buf_text(&s->last_id),
@@ -97,6 +99,7 @@ static bool take_field(struct sse *s, const char *name, size_t name_len, const c
 /* "name: value", "name:value", "name", ": comment", or the end of an event. */
 static bool take_line(struct sse *s)
 {
+	assert(s->line.len <= SSE_MAX_BYTES && s->data.len <= SSE_MAX_BYTES);
 	const char *line = buf_text(&s->line), *end = line + s->line.len;
 	static const char mark[] = "\xef\xbb\xbf";
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attachments: stage, ls, show, rm, metrics, cleanup. Fetching one is in fetch.c. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/id.h"
@@ -93,6 +94,7 @@ static bool same_size_page(void *arg, struct answer *page)
 	const json_t *row;
 	size_t i;
 
+	assert(s->size >= HASH_GLADLY_BYTES && !s->found);
 	json_array_foreach (json_object_get(page->json, "data"), i, row)
 		s->found |= json_integer_value(json_object_get(row, "size")) == s->size;
 	return !s->found;

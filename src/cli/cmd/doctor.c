@@ -8,12 +8,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -99,6 +102,7 @@ static void learn_settings(struct doctor *d)
 	struct buf CLEANUP(buf_done) text = { 0 };
 	struct problem p = { 0 };
 
+	assert(!d->cli->complaint);
 	settings_init(&own);
 	d->cli->complaint = &ignored;
 	enum outcome r = client_call(
@@ -122,6 +126,7 @@ static void doctor_daemon(struct doctor *d)
 	struct answer CLEANUP(answer_done) answer = { 0 };
 	struct buf CLEANUP(buf_done) why = { 0 };
 
+	assert(!d->cli->complaint);
 	d->cli->complaint = &why;
 	enum outcome r = client_call(
 		d->cli, &(struct request){ .method = "GET", .path = "/readyz", .any_status = true },
@@ -218,6 +223,66 @@ static void doctor_lock(struct doctor *d)
 		doctor_note(d, "lock", NULL, taken ? "held by the daemon" : "free");
 }
 
+/* 0 = a daemon could listen there, else the errno of the attempt. */
+static int try_unix(const char *path)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), number = 0;
+
+	if (fd < 0 || strlen(path) >= sizeof(to.sun_path))
+		number = fd < 0 ? errno : ENAMETOOLONG;
+	if (number == 0) {
+		strcpy(to.sun_path, path);
+		if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0)
+			number = EADDRINUSE; /* a socket that was left behind refuses */
+	}
+	if (fd >= 0)
+		close(fd);
+	return number;
+}
+
+static int try_tcp(const char *address)
+{
+	const struct addrinfo wanted = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE };
+	const char *colon = strrchr(address, ':'), *from = address + (address[0] == '[');
+	struct addrinfo *found = NULL;
+	char host[256];
+	int number = 0, on = 1;
+
+	if (!colon || colon - from >= (ptrdiff_t)sizeof(host))
+		return EINVAL;
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - from), from);
+	host[strcspn(host, "]")] = '\0';
+	if (getaddrinfo(host, colon + 1, &wanted, &found) != 0)
+		return EADDRNOTAVAIL;
+	int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, 1) < 0)
+		number = errno;
+	if (fd >= 0)
+		close(fd);
+	freeaddrinfo(found);
+	return number;
+}
+
+/* Whether a daemon could listen where it would. Of one that runs the settings may not be known. */
+static void doctor_port(struct doctor *d)
+{
+	const char *address = doctor_setting(d, "listen");
+
+	if (d->is_up || address[0] == '\0')
+		return;
+	int number = strncmp(address, "unix:", 5) == 0 ? try_unix(address + 5) : try_tcp(address);
+	if (number == EADDRINUSE)
+		doctor_note(d, "port", "end the other process, or choose another listen",
+			    "another process listens on %s", address);
+	else if (number != 0)
+		doctor_note(d, "port", "choose another listen", "%s: %s", address,
+			    strerror(number));
+	else
+		doctor_note(d, "port", NULL, "%s is free", address);
+}
+
 static void doctor_disk(struct doctor *d)
 {
 	struct statvfs fs;
@@ -238,6 +303,13 @@ static void doctor_database(struct doctor *d)
 	struct buf CLEANUP(buf_done) path = { 0 };
 	char magic[sizeof(DATABASE_MAGIC)] = "";
 
+	if (strcmp(doctor_setting(d, "store"), "sqlite") != 0) {
+		/* What the daemon can reach need not be reachable from here. */
+		doctor_note(d, "database", NULL,
+			    d->is_up ? "PostgreSQL, see daemon above"
+				     : "PostgreSQL, which lapsed checks when it starts");
+		return;
+	}
 	buf_printf(&path, "%s/" DATABASE_FILE, doctor_data_dir(d));
 	int fd = open(buf_text(&path), O_RDONLY | O_CLOEXEC);
 	if (fd < 0) {
@@ -315,6 +387,7 @@ enum outcome cmd_doctor(struct cli *cli)
 		doctor_disk(&d);
 		doctor_database(&d);
 	}
+	doctor_port(&d);
 	doctor_certificate(&d);
 	doctor_key(&d);
 	json_object_set(all, "data", d.rows);

@@ -63,7 +63,7 @@ static bool lock_renew(void *arg)
 	struct answer CLEANUP(answer_done) answer = { 0 };
 	struct buf CLEANUP(buf_done) why = { 0 };
 
-	assert(l->token[0]);
+	assert(l->token[0] && !l->cli->complaint);
 	l->cli->complaint = &why;
 	enum outcome r = lock_take(l, &answer);
 	l->cli->complaint = NULL;

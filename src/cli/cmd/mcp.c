@@ -76,6 +76,7 @@ static void bridge_print_error(struct bridge *b, const json_t *message, const ch
 
 static void bridge_post_free(struct bridge_post *p)
 {
+	assert(p->bridge->count > 0 && list_is_linked(&p->link));
 	list_remove(&p->link);
 	p->bridge->count--;
 	curl_multi_remove_handle(p->bridge->multi, p->easy);
@@ -92,6 +93,7 @@ static size_t bridge_receive(char *bytes, size_t one, size_t n, void *arg)
 	struct bridge_post *p = arg;
 
 	(void)one;
+	assert(p->answer.len <= ANSWER_MAX_BYTES);
 	if (n > ANSWER_MAX_BYTES - p->answer.len)
 		return CURL_WRITEFUNC_ERROR;
 	buf_add(&p->answer, bytes, n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is done to a PostgreSQL store while no daemon runs on it: moving one there, and telling that
  * one was restored. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,7 @@ static void migrating_tell(void *arg, const struct move_step *step)
 	struct migrating *m = arg;
 	struct buf CLEANUP(buf_done) label = { 0 };
 
+	assert(step->table[0] && strlen(step->table) < sizeof(m->table));
 	if (step->phase == MOVE_CHECKED) {
 		migrating_checked(m, step);
 		return;

@@ -48,6 +48,7 @@ static enum outcome call_quietly(struct runner *r, struct request *request, stru
 {
 	struct buf CLEANUP(buf_done) why = { 0 };
 
+	assert(!r->cli->complaint);
 	request->timeout_ms = CALL_MARGIN_MS;
 	r->cli->complaint = &why;
 	enum outcome how = client_call(r->cli, request, answer);
@@ -92,6 +93,7 @@ static void learn_threshold(struct runner *r)
 	const json_t *row;
 	size_t i;
 
+	assert(!r->cli->complaint);
 	r->beat_ms = BEAT_DEFAULT_MS;
 	r->cli->complaint = &why;
 	enum outcome how = client_call(
@@ -106,6 +108,7 @@ static void learn_threshold(struct runner *r)
 			r->beat_ms = window / BEATS_PER_THRESHOLD;
 	}
 	r->beat_ms = r->beat_ms < BEAT_MIN_MS ? BEAT_MIN_MS : r->beat_ms;
+	assert(r->beat_ms >= BEAT_MIN_MS);
 }
 
 /* The first heartbeat must come through: a program whose agent is unknown must not start. */
@@ -180,6 +183,7 @@ static bool keep_alive(void *arg)
 {
 	struct runner *r = arg;
 
+	assert(!r->message == !r->claim);
 	if (beat_is_due(r))
 		beat(r);
 	return !r->claim || claim_extend(r);
@@ -212,6 +216,7 @@ static enum outcome claim_finish(struct runner *r)
 				   .body = body,
 				   .repeatable = true };
 
+	assert(r->message && r->claim);
 	json_object_set_new(body, "claim_id", json_string(r->claim));
 	return client_call(r->cli, &request, &answer);
 }
@@ -253,6 +258,7 @@ static enum outcome work_on(struct runner *r, const json_t *answer, struct progr
 	if (!id || !claim || !message_text(message, "content"))
 		return cli_fail(r->cli, OUTCOME_UNREACHABLE, "%s does not answer like lapsed",
 				r->cli->client.url);
+	assert(!r->message && !r->claim); /* one at a time */
 	r->message = mem_strdup(id);
 	r->claim = mem_strdup(claim);
 	assert(r->inbox);
@@ -280,6 +286,7 @@ static enum outcome claim_one(struct runner *r, lapse_ms wait_ms, struct answer 
 				   .body = body,
 				   .timeout_ms = wait_ms + CALL_MARGIN_MS };
 
+	assert(r->inbox && wait_ms >= 0 && wait_ms <= POLL_STEP_MS);
 	json_object_set_new(body, "limit", json_integer(1));
 	json_object_set_new(body, "visibility_ms", json_integer(r->visibility_ms));
 	json_object_set_new(body, "wait_ms", json_integer(wait_ms));

@@ -14,7 +14,7 @@ const struct command COMMANDS[] = {
 	  "ready.",
 	  cmd_status },
 	{ "doctor", "", 0, 0, OPTIONS_NONE, OPTIONS_OF(OPT_DATA_DIR),
-	  "check this machine: directory, permissions, lock, clock, disk, database, certificates",
+	  "check this machine: directory, permissions, lock, port, clock, disk, database, certificates",
 	  "Runs where the daemon runs, or will run, and changes nothing. Uses the settings of the daemon if "
 	  "it answers and the token allows it, otherwise those of a daemon started here. Ends with 1 when "
 	  "a check finds a problem.",
@@ -401,7 +401,7 @@ const struct command COMMANDS[] = {
 
 	{ "sweep", "SCHEDULER", 1, 1, OPTIONS_NONE, OPTIONS_OF(OPT_DRY_RUN),
 	  "run one sweep now, or tell what it would remove",
-	  "The schedulers are in the second column of matrix: messages, housekeeping and others. The "
+	  "The column SCHEDULER of matrix names them: messages, housekeeping and others. The "
 	  "sweep of mailboxes also tells how many expired, and how many accounts were tried again, "
 	  "were deleted, could not be deleted, and became dead letters.",
 	  cmd_sweep },

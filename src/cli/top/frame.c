@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/top/frame.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "cli/show/replicas.h"
@@ -21,6 +22,7 @@ static void put_fact(struct flow *f, const char *name, const char *style, struct
 {
 	size_t own = text_width(name) + 1 + text_width(buf_text(value));
 
+	assert(f->width > 0 && name[0]);
 	if (f->at > 0 && f->at + FACT_GAP + own > f->width) {
 		buf_putc(f->out, '\n');
 		f->at = 0;

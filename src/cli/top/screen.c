@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/top/screen.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -89,6 +90,7 @@ static void screen_install(void)
 	sigfillset(&ours.sa_mask);
 	for (size_t i = 0; i < ARRAY_LEN(SIGNALS); i++) {
 		int number = SIGNALS[i].number;
+		assert(number > 0 && number < NSIG);
 		sigaction(number, NULL, &screen.old[number]);
 		/* nohup: what was ignored stays ignored. */
 		if (screen.old[number].sa_handler == SIG_IGN)
@@ -154,6 +156,7 @@ bool screen_draw(const struct buf *text)
 	int columns, lines, total = count_lines(line);
 
 	screen_size(&columns, &lines);
+	assert(columns > 0 && lines > 0);
 	bool fits = total <= lines;
 	buf_puts(&out, HOME);
 	for (int y = 0; y < (fits ? total : lines - 1); y++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/transfer/part.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -58,6 +59,7 @@ static enum outcome open_once(const struct cli *cli, struct part *p, bool *ret_a
 {
 	struct stat st;
 
+	assert(p->fd < 0);
 	*ret_again = false;
 	p->fd = open(p->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
 	if (p->fd < 0 || fstat(p->fd, &st) < 0)
@@ -98,6 +100,7 @@ enum outcome part_read(const struct cli *cli, struct part *p,
 	char *CLEANUP(mem_freep) room = mem_alloc(READ_BYTES);
 	int64_t at = 0;
 
+	assert(p->fd >= 0 && p->size >= 0);
 	while (at < p->size) {
 		int64_t left = p->size - at;
 		ssize_t n = pread(p->fd, room, left < READ_BYTES ? (size_t)left : READ_BYTES, at);
@@ -119,6 +122,7 @@ int part_add(struct part *p, const void *bytes, size_t n)
 {
 	int number = write_all(p->fd, bytes, n);
 
+	assert(p->fd >= 0);
 	if (number == 0)
 		p->size += (int64_t)n;
 	return number;
@@ -150,6 +154,7 @@ static int part_name(const struct part *p, bool replace)
 
 enum outcome part_finish(const struct cli *cli, struct part *p, bool replace)
 {
+	assert(p->fd >= 0); /* the lock is ours until it has its name */
 	if (fsync(p->fd) < 0)
 		return part_explain(cli, "write", p->path, errno);
 	int number = part_name(p, replace);

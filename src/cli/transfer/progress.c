@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/transfer/progress.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +139,7 @@ static void progress_put_facts(const struct progress *p, struct buf *out)
 /* "[=====>    ]" */
 static void put_bar(const struct progress *p, size_t columns, struct buf *out)
 {
+	assert(columns >= BAR_MIN && p->size > 0);
 	size_t inner = columns - 2;
 	size_t full = (size_t)((double)inner * (double)p->now.done / (double)p->size);
 
@@ -185,6 +187,7 @@ static void progress_draw(struct progress *p)
 {
 	struct buf CLEANUP(buf_done) out = { 0 };
 
+	assert(p->is_shown && p->label);
 	buf_putc(&out, '\r');
 	progress_line(p, columns_now() - 1, &out);
 	buf_puts(&out, "\033[K");

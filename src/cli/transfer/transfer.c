@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/transfer/transfer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -40,6 +41,7 @@ static size_t upload_give(void *arg, char *room, size_t n)
 	struct upload *u = arg;
 	ssize_t got;
 
+	assert(u->fd >= 0 && u->left >= 0);
 	if (u->size >= 0 && (int64_t)n > u->left)
 		n = (size_t)u->left;
 	if (n == 0)
@@ -55,7 +57,8 @@ static size_t upload_give(void *arg, char *room, size_t n)
 		cli_fail(u->cli, OUTCOME_USAGE, "it became shorter while it was read");
 		return SOURCE_FAILED;
 	}
-	u->left -= got;
+	if (u->size >= 0)
+		u->left -= got;
 	return (size_t)got;
 }
 
@@ -210,6 +213,7 @@ static bool download_take(void *arg, const char *bytes, size_t n)
 	struct inflow *in = arg;
 	size_t known = in->skip < (int64_t)n ? (size_t)in->skip : n;
 
+	assert(in->skip >= 0 && in->done <= in->what->size);
 	in->skip -= (int64_t)known;
 	bytes += known;
 	n -= known;
@@ -276,6 +280,7 @@ static enum outcome receive_rest(struct inflow *in)
 	int64_t before;
 	int connections = 0;
 
+	assert(in->done >= 0 && in->done <= in->what->size);
 	if (in->done == in->what->size)
 		return OUTCOME_OK;
 	do {
@@ -293,6 +298,7 @@ static enum outcome download_explain(struct inflow *in, enum outcome how)
 	const struct part *part = in->what->part;
 	const char *why = in->bad ? in->bad : buf_text(&in->why);
 
+	assert(how != OUTCOME_OK);
 	progress_end(&in->bar);
 	if (!part || part->size == 0)
 		return cli_fail(in->cli, how, "%s", why);
@@ -305,6 +311,7 @@ static bool is_right(struct inflow *in, char got[2 * DIGEST_BYTES + 1])
 {
 	unsigned char digest[EVP_MAX_MD_SIZE];
 
+	assert(in->done == in->what->size);
 	EVP_DigestFinal_ex(in->hash, digest, NULL);
 	hex_encode(digest, DIGEST_BYTES, got);
 	return strcmp(got, in->what->checksum) == 0;
@@ -342,6 +349,7 @@ static enum outcome resume(struct inflow *in)
 /* The part was of something else: begins at the beginning. */
 static enum outcome download_forget(struct inflow *in)
 {
+	assert(in->what->part && in->what->resumed_at > 0);
 	start_hash(in);
 	in->done = in->what->resumed_at = 0;
 	if (part_truncate(in->what->part) == 0)
