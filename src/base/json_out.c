@@ -55,6 +55,23 @@ static void put_escaped(struct buf *b, unsigned char c)
 	}
 }
 
+#define EACH_BYTE(c) (UINT64_C(0x0101010101010101) * (c))
+#define SHORT_BYTES 32 /* most texts are not longer: they are not worth a strlen() */
+
+/* Whether none of these eight bytes needs an escape: a borrow out of a byte says that it was below
+ * what was taken from it. */
+static bool word_is_plain(const char *s)
+{
+	uint64_t x, quote, backslash;
+
+	memcpy(&x, s, sizeof(x));
+	quote = x ^ EACH_BYTE('"');
+	backslash = x ^ EACH_BYTE('\\');
+	uint64_t found = ((x - EACH_BYTE(0x20)) & ~x) | ((quote - EACH_BYTE(1)) & ~quote) |
+			 ((backslash - EACH_BYTE(1)) & ~backslash);
+	return (found & EACH_BYTE(0x80)) == 0;
+}
+
 /* How many bytes from `s` on can be copied as they are; the final NUL cannot. */
 static size_t plain_run(const char *s)
 {
@@ -65,6 +82,12 @@ static size_t plain_run(const char *s)
 	};
 	const char *p = s;
 
+	for (int i = 0; i < SHORT_BYTES; i++, p++)
+		if (special[(unsigned char)*p])
+			return (size_t)(p - s);
+	for (size_t left = strlen(p); left >= sizeof(uint64_t) && word_is_plain(p);
+	     left -= sizeof(uint64_t))
+		p += sizeof(uint64_t);
 	while (!special[(unsigned char)*p])
 		p++;
 	return (size_t)(p - s);

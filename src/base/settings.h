@@ -54,7 +54,7 @@
 	X(INT, message_sweep_ms, 60000, 10, DAY_MS, "ms", "pause between two sweeps of messages")   \
 	X(INT, unread_max_per_agent, 10000, 1, 1000000000, "messages", "unread messages an agent may have; further ones get 429") \
 	X(INT, inboxes_max_per_owner, 1000000, 1, 1000000000, "inboxes", "inboxes with messages one owner may have; a message to a further agent gets 429") \
-	X(INT, stored_bytes_per_owner, 34359738368, 1024, 1125899906842624, "bytes", "bytes of one owner's messages and mails together; more get 429") \
+	X(INT, stored_bytes_per_owner, 34359738368, 1024, 1125899906842624, "bytes", "bytes of one owner's messages, mails and operational tables together; more get 429") \
 	X(INT, message_tail_max, 131072, 0, 10000000, "messages", "new messages kept in memory until they are filed; 0 = none")  \
 	X(INT, broadcast_max_bytes, 2097152, 1024, 1073741824, "bytes", "bytes of all copies that one message to many agents makes; more get 413") \
 	X(INT, agent_evict_after_ms, 90000, 10, 100 * YEAR_MS, "ms", "an agent that is silent for longer is evicted") \

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +33,7 @@
 /* Workers wait for the disk, mostly: more of them than processors let syncs share a commit of the
  * file system. */
 #define WORKERS "16"
+#define OTHER_DESCRIPTORS 256 /* the store's, the provider's, webhooks', lmtp's */
 
 #define HOOK_CONNECTIONS_MAX 32     /* of all webhooks */
 #define HOOK_CONNECTIONS_PER_HOST 4 /* of all webhooks to one host */
@@ -399,14 +401,29 @@ static void start_loop(struct daemon *d)
 	uv_signal_start(&d->sigint, on_signal, SIGINT);
 }
 
+/* The kernel doubles a process's table of descriptors when one is opened that does not fit, and in
+ * a process with threads it waits for all processors before it goes on: tens or hundreds of
+ * milliseconds, for the loop too, which accepts connections. Now there is one thread, and no wait.
+ */
+static void make_room_for_descriptors(const struct settings *s, rlim_t max)
+{
+	rlim_t wanted = (rlim_t)(s->connections_max + SERVER_SPARE_CONNECTIONS + s->transfers_max) +
+			OTHER_DESCRIPTORS;
+	int fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, (int)((wanted < max ? wanted : max) - 1));
+
+	if (fd >= 0)
+		close(fd);
+}
+
 /* As many descriptors as we are allowed; the connection limit is ours to enforce. */
-static void raise_limits(void)
+static void raise_limits(const struct settings *s)
 {
 	struct rlimit l;
 
 	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
 		l.rlim_cur = l.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &l);
+		make_room_for_descriptors(s, l.rlim_cur);
 	}
 	signal(SIGPIPE, SIG_IGN);
 	umask(0077);
@@ -460,7 +477,7 @@ int daemon_run(const struct settings *settings, struct problem *p)
 
 	d->settings = settings;
 	d->log = (struct log){ .clock = &CLOCK_SYSTEM, .fd = STDERR_FILENO };
-	raise_limits();
+	raise_limits(settings);
 	setenv("UV_THREADPOOL_SIZE", WORKERS, 0);
 	db_process_init();
 	int r = check_settings(settings, &d->log, p);

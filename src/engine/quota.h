@@ -28,7 +28,8 @@ struct tx;
 	X(ATTACHMENT_BYTES, attachment_bytes, attachment_bytes_per_owner, "bytes of attachments")  \
 	X(STREAMS, streams, streams_max_per_owner, "open streams of events")                       \
 	X(INBOXES, inboxes, inboxes_max_per_owner, "inboxes with messages")                        \
-	X(STORED_BYTES, stored_bytes, stored_bytes_per_owner, "bytes of messages and mails")
+	X(STORED_BYTES, stored_bytes, stored_bytes_per_owner,                                      \
+	  "bytes of messages, mails and operational tables")
 
 enum quota {
 #define X(name, member, setting, help) QUOTA_##name,

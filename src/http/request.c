@@ -9,6 +9,7 @@
 #include "api/etag.h"
 #include "http/auth.h"
 #include "http/download.h"
+#include "http/parse.h"
 #include "http/reply.h"
 #include "http/server.h"
 #include "http/stream.h"
@@ -361,6 +362,7 @@ void request_free(struct request *r)
 	else if (r->call.upload)
 		upload_discard(r->server, r->call.upload);
 	mcp_release(r);
+	parse_release(r);
 	call_done(&r->call);
 	if (!keep_spare(r->server, r))
 		request_destroy(r);
@@ -477,6 +479,11 @@ static int check_unsure_caller(struct request *r)
 	return caller.unsure ? auth_refuse_unsure(&r->call.problem) : LAPSE_OK;
 }
 
+static bool is_mcp(const struct request *r)
+{
+	return r->route && r->route->handler == mcp_api_post;
+}
+
 void request_complete(struct request *r)
 {
 	r->complete = r->server->pumped;
@@ -488,10 +495,10 @@ void request_complete(struct request *r)
 	}
 	if (r->err == LAPSE_OK && r->unsure)
 		r->err = check_unsure_caller(r);
-	bool is_mcp = r->route && r->route->handler == mcp_api_post;
-	if (r->err == LAPSE_OK && (is_mcp || r->call.text_len <= PARSE_NOW_BYTES))
+	if (r->err == LAPSE_OK && !parse_is_long(r) &&
+	    (is_mcp(r) || r->call.text_len <= PARSE_NOW_BYTES))
 		r->err = request_parse(r);
-	if (r->err == LAPSE_OK && is_mcp)
+	if (r->err == LAPSE_OK && is_mcp(r) && r->call.body)
 		mcp_take(r);
 	if (r->err == LAPSE_OK && r->call.has_key && !r->upload)
 		idempotency_hash(&r->call.key, r->method, r->path, buf_text(&r->body), r->body.len);
@@ -514,12 +521,14 @@ static void hash_upload(struct request *r)
 void request_stored(struct request *r)
 {
 	assert(r->magic == REQUEST_MAGIC && r->state == REQUEST_STORING);
+	if (r->err == LAPSE_OK && is_mcp(r))
+		mcp_take(r);
 	if (r->err < 0) {
 		turn_answer(r, r->err);
 		server_kick(r->server);
 		return;
 	}
-	if (r->call.has_key)
+	if (r->call.has_key && r->call.upload)
 		hash_upload(r);
 	turn_enqueue(r->server, r);
 }

@@ -26,7 +26,7 @@
 /* Where a request is; request_enter() knows which state may follow which. */
 enum request_state {
 	REQUEST_RECEIVING, /* its head and body */
-	REQUEST_STORING,   /* its body, which is a file */
+	REQUEST_STORING,   /* its body, by a worker: a file, or a long text that is parsed */
 	REQUEST_QUEUED,    /* for a turn, or in one */
 	REQUEST_WAITING,   /* its handler has returned CALL_WAIT */
 	REQUEST_ANSWERED
@@ -102,11 +102,13 @@ bool request_receive(struct request *r, const char *data, size_t *n);
 /* Counts bytes that are read only so that the client gets its answer. False = enough of it. */
 bool request_forget(struct request *r, size_t n);
 
-/* A streamed body is durable, or failed: into the next turn, or answered. */
+/* A streamed body is durable, a long one is parsed, or it failed: into the next turn, or answered.
+ */
 void request_stored(struct request *r);
 
-/* Parses the body, unless that is done. Long ones are left to their turn, which has a limit of
- * time: all that come together would otherwise be parsed before anything else runs. */
+/* Parses the body, unless that is done. Those that are not short are left to their turn, which has
+ * a limit of time: all that come together would otherwise be parsed before anything else runs. Long
+ * ones are for a worker (http/parse.h). */
 int request_parse(struct request *r);
 
 /* The body is complete: tries the quick way, which makes it ANSWERED, or decodes it. Errors are

@@ -8,15 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "http/parse.h"
 #include "http/reply.h"
 #include "http/request.h"
 #include "http/stream.h"
 #include "http/turn.h"
 #include "http/upload.h"
 
-#define SPARE_CONNECTIONS                                                                          \
-	1024         /* beyond ours, so that a client too many gets 503 and not silence            \
-		      */
 #define PUMPS_MAX 8  /* turns before timers and signals get a look in */
 #define PUMP_US 2000 /* or this time, whichever is over first */
 /* Memory of a connection beside the request's headers. libmicrohttpd clears all of it for every
@@ -106,9 +104,12 @@ static enum MHD_Result complete_request(struct server *s, struct request *r)
 	}
 	r->suspended = true;
 	MHD_suspend_connection(r->mhd);
-	if (r->upload) {
+	if (r->upload || parse_is_long(r)) {
 		request_enter(r, REQUEST_STORING);
-		upload_complete(r);
+		if (r->upload)
+			upload_complete(r);
+		else
+			parse_start(r);
 	} else {
 		turn_enqueue(s, r);
 	}
@@ -275,7 +276,8 @@ static struct MHD_Daemon *start_mhd(struct server *s, const struct server_config
 		MHD_OPTION_LISTEN_SOCKET, config->fd, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
 		s, MHD_OPTION_URI_LOG_CALLBACK, on_request_line, s, MHD_OPTION_NOTIFY_COMPLETED,
 		on_completed, s, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, s,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned)(set->connections_max + SPARE_CONNECTIONS),
+		MHD_OPTION_CONNECTION_LIMIT,
+		(unsigned)(set->connections_max + SERVER_SPARE_CONNECTIONS),
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(set->headers_max_bytes + HEADER_ROOM),
 		MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 }
@@ -326,8 +328,9 @@ bool server_is_crowded(const struct server *s)
 
 bool server_is_idle(const struct server *s)
 {
-	return s->busy == 0 && s->transfers.jobs == 0 && !store_is_syncing(s->engine->store) &&
-	       streams_are_idle(s) && fair_is_empty(&s->queue) && !calls_are_waiting(s->engine);
+	return s->busy == 0 && s->transfers.jobs == 0 && s->parsing == 0 &&
+	       !store_is_syncing(s->engine->store) && streams_are_idle(s) &&
+	       fair_is_empty(&s->queue) && !calls_are_waiting(s->engine);
 }
 
 void server_stop(struct server *s)

@@ -27,6 +27,8 @@
 #include "http/route.h"
 #include "http/transfer.h"
 
+/* Beyond connections_max, so that a client too many gets 503 and not silence. */
+#define SERVER_SPARE_CONNECTIONS 1024
 #define STATUS_MAX 24 /* different statuses a route can have answered */
 
 struct route_stats {
@@ -63,6 +65,7 @@ struct server {
 	int64_t busy;       /* requests complete and not answered to the end */
 
 	struct transfers transfers;
+	int64_t parsing; /* bodies that workers parse, or let go of */
 	struct streams *streams;
 	struct list spare; /* requests to be used again */
 	int spare_count;

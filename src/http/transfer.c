@@ -6,7 +6,9 @@
 #include "http/upload.h"
 
 #include <assert.h>
+#include <sys/resource.h>
 
+#define WORKER_NICE 10
 #define ROUND_MS 200 /* how exactly clients that went or are stuck are noticed */
 
 static void on_transfer_round(uv_timer_t *t)
@@ -30,6 +32,15 @@ bool transfers_take_place(struct server *s)
 		return false;
 	s->transfers.count++;
 	return true;
+}
+
+void transfers_give_way(void)
+{
+	static _Thread_local bool has_given_way;
+
+	if (!has_given_way)
+		setpriority(PRIO_PROCESS, 0, WORKER_NICE); /* of this thread alone, on Linux */
+	has_given_way = true;
 }
 
 void transfers_watch(struct server *s)

@@ -31,6 +31,10 @@ void transfers_done(struct server *s);
 /* Takes one of transfers_max places; the caller gives it back by counting down. */
 bool transfers_take_place(struct server *s);
 
+/* For jobs of workers that compute much, at their beginning: where processors are scarce, the loop
+ * comes first. There may be more workers at work than processors. */
+void transfers_give_way(void);
+
 /* Something was added to one of the lists. */
 void transfers_watch(struct server *s);
 

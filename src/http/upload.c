@@ -200,6 +200,7 @@ static void upload_store(uv_work_t *w) /* on a worker */
 	const struct piece *piece = u->writing;
 
 	assert(u->magic == UPLOAD_MAGIC && u->busy);
+	transfers_give_way();
 	u->err = blob_write(&u->blob, piece->data, piece->len, &u->problem);
 	if (u->err == LAPSE_OK && u->last)
 		u->err = blob_finish(&u->blob, &u->problem);

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "engine/sweep.h"
+#include "engine/usage.h"
 #include "optable/optable.h"
 
 #define ENTRIES_AT_ONCE 4 /* expired ones that a put removes */
@@ -17,6 +18,7 @@
 		.bounded_by = BY,                                                                  \
 		.due_when = "expires_at_ms <= now",                                                \
 		.safety_rule = RULE,                                                               \
+		.bytes = "bytes",                                                                  \
 	}
 /* clang-format on */
 
@@ -38,7 +40,7 @@ const struct bound_spec *entry_table(const char *name)
 
 /* Reading */
 
-#define ENTRY_COLUMNS "id, key, data, created_at, last_seen_at, expires_at_ms"
+#define ENTRY_COLUMNS "id, key, data, created_at, last_seen_at, expires_at_ms, bytes"
 
 static struct entry entry_read_row(const struct db_query *q)
 {
@@ -47,7 +49,8 @@ static struct entry entry_read_row(const struct db_query *q)
 			       .data = db_text(q, 2),
 			       .created_at = db_int(q, 3),
 			       .last_seen_at = db_int(q, 4),
-			       .expires_at = db_int(q, 5) };
+			       .expires_at = db_int(q, 5),
+			       .bytes = db_int(q, 6) };
 }
 
 static const struct db_stmt ENTRY_FIND = { "SELECT " ENTRY_COLUMNS " FROM entries" OPTABLE_OF_KEY };
@@ -105,8 +108,24 @@ int entry_list(struct tx *tx, const struct bound_spec *table, const char *owner,
 static const struct db_stmt ENTRY_CLEAN = {
 	"DELETE FROM entries WHERE expires_at_ms <= $3 AND id IN (SELECT id FROM entries AS e "
 	"WHERE owner = $1 AND tbl = $2 AND expires_at_ms <= $3 AND " ENTRY_NOT_HELD
-	" ORDER BY expires_at_ms LIMIT $4)"
+	" ORDER BY expires_at_ms LIMIT $4) RETURNING bytes"
 };
+
+/* Runs a statement that removes entries and returns their bytes, which the owner gets back. */
+static int entry_remove_some(struct tx *tx, struct db_query *q, const struct bound_spec *table,
+			     const char *owner, const char *reason)
+{
+	int64_t n = 0, bytes = 0;
+	int r;
+
+	assert(tx_can_write(tx));
+	for (; (r = db_step(q)) > 0; n++)
+		bytes += db_int(q, 0);
+	if (r < 0)
+		return r;
+	usage_take_off(tx, owner, QUOTA_STORED_BYTES, bytes);
+	return optable_removed(tx, table, owner, n, reason);
+}
 
 /* A few of the owner's entries whose time is over. */
 static int entry_clean(struct tx *tx, const struct bound_spec *table, const char *owner)
@@ -118,15 +137,12 @@ static int entry_clean(struct tx *tx, const struct bound_spec *table, const char
 	db_bind_text(&q, 2, table->name);
 	db_bind_int(&q, 3, tx->now);
 	db_bind_int(&q, 4, ENTRIES_AT_ONCE);
-	int r = db_run(&q);
-	if (r < 0)
-		return r;
-	return optable_removed(tx, table, owner, db_changed(&q), "expired, found by a put");
+	return entry_remove_some(tx, &q, table, owner, "expired, found by a put");
 }
 
 static const struct db_stmt ENTRY_OLDEST = {
 	"DELETE FROM entries WHERE id IN (SELECT id FROM entries AS e WHERE owner = $1 "
-	"AND tbl = $2 AND " ENTRY_NOT_HELD " ORDER BY last_seen_at, id LIMIT 1)"
+	"AND tbl = $2 AND " ENTRY_NOT_HELD " ORDER BY last_seen_at, id LIMIT 1) RETURNING bytes"
 };
 
 /* At the cap: the entry that was not seen for the longest time makes room. */
@@ -138,10 +154,7 @@ static int entry_make_room(struct tx *tx, const struct bound_spec *table, const 
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, table->name);
 	db_bind_int(&q, 3, tx->now);
-	int r = db_run(&q);
-	if (r < 0)
-		return r;
-	return optable_removed(tx, table, owner, db_changed(&q), "over presence_entries_max");
+	return entry_remove_some(tx, &q, table, owner, "over presence_entries_max");
 }
 
 /* Counts one more in; presence makes room for it. */
@@ -162,8 +175,9 @@ static int entry_admit(struct tx *tx, const struct bound_spec *table, const char
 /* Putting */
 
 static const struct db_stmt ENTRY_INSERT = {
-	"INSERT INTO entries (id, owner, tbl, key, data, created_at, last_seen_at, expires_at_ms) "
-	"VALUES ($1, $2, $3, $4, $5, $6, $6, $7) ON CONFLICT (owner, tbl, key) DO NOTHING"
+	"INSERT INTO entries (id, owner, tbl, key, data, created_at, last_seen_at, expires_at_ms, "
+	"bytes) VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8) ON CONFLICT (owner, tbl, key) DO "
+	"NOTHING"
 };
 
 static int entry_insert(struct tx *tx, const struct bound_spec *table, const char *owner,
@@ -183,12 +197,13 @@ static int entry_insert(struct tx *tx, const struct bound_spec *table, const cha
 	db_bind_text(&q, 5, e->data);
 	db_bind_int(&q, 6, e->created_at);
 	db_bind_int(&q, 7, e->expires_at);
+	db_bind_int(&q, 8, e->bytes);
 	return db_post(&q, DB_ONE_OR(LAPSE_ERETRY));
 }
 
 static const struct db_stmt ENTRY_REFRESH = {
-	"UPDATE entries SET data = $2, created_at = $3, last_seen_at = $4, expires_at_ms = $5 "
-	"WHERE id = $1"
+	"UPDATE entries SET data = $2, created_at = $3, last_seen_at = $4, expires_at_ms = $5, "
+	"bytes = $6 WHERE id = $1"
 };
 
 static int entry_refresh(struct tx *tx, const struct entry *e)
@@ -201,6 +216,7 @@ static int entry_refresh(struct tx *tx, const struct entry *e)
 	db_bind_int(&q, 3, e->created_at);
 	db_bind_int(&q, 4, e->last_seen_at);
 	db_bind_int(&q, 5, e->expires_at);
+	db_bind_int(&q, 6, e->bytes);
 	return db_post(&q, DB_ONE_OR(LAPSE_ERETRY));
 }
 
@@ -222,10 +238,15 @@ int entry_put(struct tx *tx, struct arena *arena, const struct bound_spec *table
 			   .created_at = live ? old.created_at : tx->now,
 			   .last_seen_at = tx->now,
 			   .expires_at = time_add(tx->now, ttl_ms) };
-	r = exists ? entry_refresh(tx, &e)
-		   : LAPSE_OK; /* before the cleaning, which would take it */
+	e.bytes = (int64_t)(strlen(e.key) + strlen(e.data));
+	if (exists) /* before the cleaning, which would take it */
+		r = optable_change_bytes(tx, owner, old.bytes, e.bytes, p);
+	if (r >= 0 && exists)
+		r = entry_refresh(tx, &e);
 	if (r == LAPSE_OK)
 		r = entry_clean(tx, table, owner);
+	if (r == LAPSE_OK && !exists)
+		r = optable_change_bytes(tx, owner, 0, e.bytes, p);
 	if (r == LAPSE_OK && !exists)
 		r = entry_insert(tx, table, owner, &e, p);
 	if (r < 0)
@@ -262,5 +283,8 @@ int entry_delete(struct tx *tx, struct arena *arena, const struct bound_spec *ta
 				   "the entry is held: release the hold first");
 	if (r == LAPSE_OK)
 		r = entry_remove(tx, e.id);
-	return r < 0 ? r : optable_count_out(tx, table, owner, 1);
+	if (r < 0)
+		return r;
+	usage_take_off(tx, owner, QUOTA_STORED_BYTES, e.bytes);
+	return optable_count_out(tx, table, owner, 1);
 }

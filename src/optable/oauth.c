@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sign-ins under way (oauth_pending), and the one row of models_dev_cache. */
 #include "base/mem.h"
+#include "engine/usage.h"
 #include "optable/optable.h"
 
 #include <assert.h>
+#include <string.h>
 
 static int oauth_settle(struct tx *tx, const struct pruned *rows, size_t n)
 {
@@ -26,12 +28,14 @@ const struct bound_spec OAUTH_PENDING_BOUND = {
 	.holdable = true,
 	.named_by = BOUND_COLUMNS("state"),
 	.owner = "owner",
+	.bytes = "bytes",
 	.counted_by_owner = true,
 	.settle = oauth_settle,
 };
 
 static const struct db_stmt OAUTH_FIND = {
-	"SELECT id, data, created_at, expires_at FROM oauth_pending WHERE owner = $1 AND state = $2"
+	"SELECT id, data, created_at, expires_at, bytes FROM oauth_pending "
+	"WHERE owner = $1 AND state = $2"
 };
 
 /* 1 = there is a row, whatever its time; 0 = none. */
@@ -50,16 +54,18 @@ static int oauth_find(struct tx *tx, struct arena *arena, const char *owner, con
 				     .state = state,
 				     .data = arena_strdup(arena, db_text(&q, 1)),
 				     .created_at = db_int(&q, 2),
-				     .expires_at = db_int(&q, 3) };
+				     .expires_at = db_int(&q, 3),
+				     .bytes = db_int(&q, 4) };
 	return 1;
 }
 
 static const struct db_stmt OAUTH_INSERT = {
-	"INSERT INTO oauth_pending (id, owner, state, data, created_at, expires_at) "
-	"VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (owner, state) DO NOTHING"
+	"INSERT INTO oauth_pending (id, owner, state, data, created_at, expires_at, bytes) "
+	"VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (owner, state) DO NOTHING"
 };
 static const struct db_stmt OAUTH_REPLACE = {
-	"UPDATE oauth_pending SET data = $2, created_at = $3, expires_at = $4 WHERE id = $1"
+	"UPDATE oauth_pending SET data = $2, created_at = $3, expires_at = $4, bytes = $5 "
+	"WHERE id = $1"
 };
 
 static int oauth_insert(struct tx *tx, const char *owner, struct oauth_state *s, struct problem *p)
@@ -78,6 +84,7 @@ static int oauth_insert(struct tx *tx, const char *owner, struct oauth_state *s,
 	db_bind_text(&q, 4, s->data);
 	db_bind_int(&q, 5, s->created_at);
 	db_bind_int(&q, 6, s->expires_at);
+	db_bind_int(&q, 7, s->bytes);
 	return db_post(&q, DB_ONE_OR(LAPSE_ERETRY));
 }
 
@@ -90,6 +97,7 @@ static int oauth_replace(struct tx *tx, const struct oauth_state *s)
 	db_bind_text(&q, 2, s->data);
 	db_bind_int(&q, 3, s->created_at);
 	db_bind_int(&q, 4, s->expires_at);
+	db_bind_int(&q, 5, s->bytes);
 	return db_post(&q, DB_ONE_OR(LAPSE_ERETRY));
 }
 
@@ -99,7 +107,8 @@ int oauth_put(struct tx *tx, const char *owner, const char *state, const char *d
 	struct oauth_state old, s = { .state = state,
 				      .data = data,
 				      .created_at = tx->now,
-				      .expires_at = time_add(tx->now, ttl_ms) };
+				      .expires_at = time_add(tx->now, ttl_ms),
+				      .bytes = (int64_t)(strlen(state) + strlen(data)) };
 	int r = oauth_find(tx, &tx->arena, owner, state, &old);
 
 	if (r < 0)
@@ -107,6 +116,9 @@ int oauth_put(struct tx *tx, const char *owner, const char *state, const char *d
 	bool exists = r > 0;
 	bool live = exists && !optable_is_over(old.expires_at, tx->now);
 	s.id = exists ? old.id : 0;
+	r = optable_change_bytes(tx, owner, exists ? old.bytes : 0, s.bytes, p);
+	if (r < 0)
+		return r;
 	r = exists ? oauth_replace(tx, &s) : oauth_insert(tx, owner, &s, p);
 	if (r < 0)
 		return r;
@@ -123,7 +135,7 @@ static const struct db_stmt OAUTH_END = {
 	"UPDATE oauth_pending SET expires_at = $2 WHERE id = $1 AND expires_at > $2"
 };
 
-static int oauth_end(struct tx *tx, const char *owner, int64_t id)
+static int oauth_end(struct tx *tx, const char *owner, int64_t id, int64_t bytes)
 {
 	bool held = false;
 	int r = optable_is_held(tx, &OAUTH_PENDING_BOUND, id, &held);
@@ -135,7 +147,10 @@ static int oauth_end(struct tx *tx, const char *owner, int64_t id)
 	db_bind_int(&q, 1, id);
 	db_bind_int(&q, 2, tx->now);
 	r = db_post(&q, DB_ONE_OR(LAPSE_ERETRY));
-	return r < 0 || held ? r : optable_count_out(tx, &OAUTH_PENDING_BOUND, owner, 1);
+	if (r < 0 || held)
+		return r;
+	usage_take_off(tx, owner, QUOTA_STORED_BYTES, bytes);
+	return optable_count_out(tx, &OAUTH_PENDING_BOUND, owner, 1);
 }
 
 int oauth_consume(struct tx *tx, struct arena *arena, const char *owner, const char *state,
@@ -148,7 +163,7 @@ int oauth_consume(struct tx *tx, struct arena *arena, const char *owner, const c
 		return r < 0 ? r : LAPSE_ENOTFOUND;
 	if (optable_is_over(s.expires_at, tx->now))
 		return LAPSE_EEXPIRED;
-	r = oauth_end(tx, owner, s.id);
+	r = oauth_end(tx, owner, s.id, s.bytes);
 	if (r == LAPSE_OK)
 		*ret = s;
 	return r;

@@ -21,6 +21,11 @@ int optable_count_in(struct tx *tx, const struct bound_spec *table, const char *
 		     struct problem *p);
 int optable_count_out(struct tx *tx, const struct bound_spec *table, const char *owner, int64_t n);
 
+/* A row counts `to` bytes among its owner's stored bytes instead of `from`; LAPSE_ELIMIT when there
+ * is no room for them. */
+int optable_change_bytes(struct tx *tx, const char *owner, int64_t from, int64_t to,
+			 struct problem *p);
+
 /* Counts out the rows of a sweep, whose group is the name of their table. */
 int optable_settle(struct tx *tx, const struct pruned *rows, size_t n);
 
@@ -123,6 +128,7 @@ struct entry {
 	int64_t id;
 	const char *key, *data;
 	lapse_ms created_at, last_seen_at, expires_at;
+	int64_t bytes; /* what it counts among its owner's */
 };
 
 extern const struct bound_spec PRESENCE_ENTRY_BOUND, CONNECTION_BOUND;
@@ -165,6 +171,7 @@ struct oauth_state {
 	int64_t id;
 	const char *state, *data;
 	lapse_ms created_at, expires_at;
+	int64_t bytes; /* what it counts among its owner's */
 };
 
 extern const struct bound_spec OAUTH_PENDING_BOUND;
@@ -195,6 +202,7 @@ struct queue_item {
 	lapse_ms lease_expires_at;        /* of one in processing; else LAPSE_NEVER */
 	lapse_ms created_at, finished_at; /* LAPSE_NEVER = it has not */
 	const char *dedupe_key;           /* for queue_add(); NULL = none */
+	int64_t bytes;                    /* what it counts among its owner's */
 };
 
 extern const struct bound_spec INBOX_BOUND, CHANNEL_OUTBOX_BOUND;

@@ -65,6 +65,7 @@ const struct bound_spec OUTBOX_BOUND = {
 	.holdable = true,
 	.owner = "owner",
 	.shown = BOUND_COLUMNS("topic"),
+	.bytes = "bytes",
 	.counted_by_owner = true,
 	.settle = outbox_settle,
 };
@@ -97,16 +98,20 @@ const char *outbox_wait_key(struct arena *arena, const char *owner)
 }
 
 static const struct db_stmt OUTBOX_ADD = {
-	"INSERT INTO outbox (id, owner, topic, payload, created_at) VALUES ($1, $2, $3, $4, $5)"
+	"INSERT INTO outbox (id, owner, topic, payload, created_at, bytes) "
+	"VALUES ($1, $2, $3, $4, $5, $6)"
 };
 
 int outbox_add(struct tx *tx, const char *owner, const char *topic, const char *payload,
 	       int64_t *ret_id, struct problem *p)
 {
-	int r = optable_count_in(tx, &OUTBOX_BOUND, owner,
-				 tx->engine->settings->table_max_per_owner, p);
+	const int64_t bytes = (int64_t)(strlen(topic) + strlen(payload));
+	int r = optable_change_bytes(tx, owner, 0, bytes, p);
 
 	assert(tx_can_write(tx));
+	if (r == LAPSE_OK)
+		r = optable_count_in(tx, &OUTBOX_BOUND, owner,
+				     tx->engine->settings->table_max_per_owner, p);
 	if (r < 0)
 		return r;
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &OUTBOX_ADD);
@@ -116,6 +121,7 @@ int outbox_add(struct tx *tx, const char *owner, const char *topic, const char *
 	db_bind_text(&q, 3, topic);
 	db_bind_text(&q, 4, payload);
 	db_bind_int(&q, 5, tx->now);
+	db_bind_int(&q, 6, bytes);
 	if (waiters_may_exist(tx->engine))
 		waiters_wake_later(tx, outbox_wait_key(&tx->arena, owner));
 	return db_post(&q, DB_ONE);

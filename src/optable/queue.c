@@ -14,6 +14,7 @@
 
 #include "api/wait.h"
 #include "base/mem.h"
+#include "engine/usage.h"
 #include "optable/optable.h"
 #include "store/sql.h"
 
@@ -46,6 +47,7 @@ const struct bound_spec INBOX_BOUND = {
 	.known_by = "t.tbl = 'channel_inbox' AND t.dedupe_key = $2",
 	.shown = BOUND_COLUMNS("status", "worker"),
 	.group = "tbl",
+	.bytes = "bytes",
 	.counted_by_owner = true,
 	.settle = optable_settle,
 };
@@ -73,6 +75,7 @@ const struct bound_spec CHANNEL_OUTBOX_BOUND = {
 	.known_by = "t.tbl = 'channel_outbox' AND t.dedupe_key = $2",
 	.shown = BOUND_COLUMNS("status", "worker"),
 	.group = "tbl",
+	.bytes = "bytes",
 	.counted_by_owner = true,
 	.settle = optable_settle,
 };
@@ -101,7 +104,7 @@ static void queue_wake_later(struct tx *tx, const struct bound_spec *table, cons
 
 #define QUEUE_COLUMNS                                                                              \
 	"id, key, payload, inbox_id, status, attempt, worker, error, available_at, created_at, "   \
-	"finished_at"
+	"finished_at, bytes"
 
 static struct queue_item queue_read_row(const struct db_query *q)
 {
@@ -114,7 +117,8 @@ static struct queue_item queue_read_row(const struct db_query *q)
 				   .error = db_text(q, 7),
 				   .lease_expires_at = LAPSE_NEVER,
 				   .created_at = db_int(q, 9),
-				   .finished_at = LAPSE_NEVER };
+				   .finished_at = LAPSE_NEVER,
+				   .bytes = db_int(q, 11) };
 	bool known = queue_status_parse(db_text(q, 4), &item.status);
 
 	assert(known);
@@ -233,9 +237,15 @@ static int queue_check_inbox(struct tx *tx, const struct bound_spec *table, cons
 
 static const struct db_stmt QUEUE_ADD = {
 	"INSERT INTO queue_items (id, owner, tbl, key, payload, dedupe_key, inbox_id, status, "
-	"attempt, worker, available_at, error, created_at) "
-	"VALUES ($1, $2, $3, $4, $5, $6, $7, 'queued', 0, '', $8, '', $8)"
+	"attempt, worker, available_at, error, created_at, bytes) "
+	"VALUES ($1, $2, $3, $4, $5, $6, $7, 'queued', 0, '', $8, '', $8, $9)"
 };
+
+static int64_t queue_bytes(const struct queue_item *item)
+{
+	return (int64_t)(strlen(item->payload) + (item->key ? strlen(item->key) : 0) +
+			 (item->dedupe_key ? strlen(item->dedupe_key) : 0));
+}
 
 static int queue_insert(struct tx *tx, const struct bound_spec *table, const char *owner,
 			struct queue_item *item)
@@ -257,6 +267,7 @@ static int queue_insert(struct tx *tx, const struct bound_spec *table, const cha
 	else
 		db_bind_text(&q, 7, NULL);
 	db_bind_int(&q, 8, tx->now);
+	db_bind_int(&q, 9, queue_bytes(item));
 	return db_post(&q, DB_ONE);
 }
 
@@ -269,6 +280,8 @@ int queue_add(struct tx *tx, const struct bound_spec *table, const char *owner,
 	if (r != 0)
 		return r < 0 ? r : LAPSE_OK;
 	r = queue_check_inbox(tx, table, owner, item, p);
+	if (r == LAPSE_OK)
+		r = optable_change_bytes(tx, owner, 0, queue_bytes(item), p);
 	if (r == LAPSE_OK)
 		r = optable_count_in(tx, table, owner, tx->engine->settings->queue_max_per_owner,
 				     p);
@@ -429,7 +442,10 @@ int queue_complete(struct tx *tx, const struct bound_spec *table, const char *ow
 	if (!goes)
 		db_bind_int(&q, 3, tx->now);
 	r = db_post(&q, DB_ONE_OR(LAPSE_ERETRY));
-	return r < 0 || !goes ? r : optable_count_out(tx, table, owner, 1);
+	if (r < 0 || !goes)
+		return r;
+	usage_take_off(tx, owner, QUOTA_STORED_BYTES, item.bytes);
+	return optable_count_out(tx, table, owner, 1);
 }
 
 int queue_fail(struct tx *tx, const struct bound_spec *table, const char *owner,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/sweep.h"
+#include "engine/usage.h"
 #include "optable/optable.h"
 
 /* Rows by key */
@@ -129,6 +130,21 @@ int optable_count_out(struct tx *tx, const struct bound_spec *table, const char 
 		return LAPSE_OK;
 	tx_count(tx, table, -n);
 	return count_rows_out(tx, table->name, owner, n);
+}
+
+int optable_change_bytes(struct tx *tx, const char *owner, int64_t from, int64_t to,
+			 struct problem *p)
+{
+	int r = to > from ? usage_admit(tx, owner, QUOTA_STORED_BYTES, to - from, p) : LAPSE_OK;
+
+	assert(from >= 0 && to >= 0);
+	if (r < 0)
+		return r;
+	if (to > from)
+		usage_add(tx, owner, QUOTA_STORED_BYTES, to - from);
+	else
+		usage_take_off(tx, owner, QUOTA_STORED_BYTES, from - to);
+	return LAPSE_OK;
 }
 
 int optable_settle(struct tx *tx, const struct pruned *rows, size_t n)

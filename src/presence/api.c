@@ -242,41 +242,59 @@ static int decode_entry(struct call *c, const json_t *entry, struct beat *ret)
 	return r;
 }
 
-/* Adds the capabilities of a heartbeat that says something new. */
-static int count_capabilities(struct call *c, const json_t *entry, const struct beat *b,
-			      size_t *capabilities)
+/* How many capabilities an entry brings. */
+static size_t count_capabilities(const json_t *entry)
+{
+	return json_array_size(json_object_get(entry, "capabilities"));
+}
+
+static bool says_new_capabilities(struct call *c, const struct beat *b)
 {
 	struct fleet *f = presence_fleet(c->engine);
 	uint32_t i = fleet_find(f, c->owner, b->agent);
 
-	if (b->capabilities && (!i || !presence_is_quiet(f, i, b, c->tx->now)))
-		*capabilities += json_array_size(json_object_get(entry, "capabilities"));
-	if (*capabilities <= BEATS_CAPABILITIES_MAX)
-		return LAPSE_OK;
-	return problem_set(&c->problem, LAPSE_ETOOLARGE, "capabilities",
-			   "one request may change %d capabilities: send fewer agents at once",
-			   BEATS_CAPABILITIES_MAX);
+	return b->capabilities && (!i || !presence_is_quiet(f, i, b, c->tx->now));
+}
+
+/* Refuses a batch that changes too many capabilities, before anything is written. Entries are
+ * looked at only when there are enough of them all in all. */
+static int check_capabilities(struct call *c)
+{
+	size_t n = json_array_size(c->body), all = 0, changed = 0;
+
+	for (size_t i = 0; i < n; i++)
+		all += count_capabilities(json_array_get(c->body, i));
+	for (size_t i = 0; i < n && all > BEATS_CAPABILITIES_MAX; i++) {
+		const json_t *entry = json_array_get(c->body, i);
+		struct beat b = { 0 };
+		int r = decode_entry(c, entry, &b);
+		if (r < 0)
+			return blame_entry(c, r, i);
+		changed += says_new_capabilities(c, &b) ? count_capabilities(entry) : 0;
+		if (changed > BEATS_CAPABILITIES_MAX)
+			return problem_set(&c->problem, LAPSE_ETOOLARGE, "capabilities",
+					   "one request may change %d capabilities: send fewer "
+					   "agents at once",
+					   BEATS_CAPABILITIES_MAX);
+	}
+	return LAPSE_OK;
 }
 
 static int beat_array(struct call *c)
 {
-	size_t n = json_array_size(c->body), capabilities = 0;
+	size_t n = json_array_size(c->body);
 
 	if (n > BEATS_MAX)
 		return refuse_too_many_beats(c);
-	for (size_t i = 0; i < n; i++) {
+	int r = check_capabilities(c);
+	for (size_t i = 0; r == LAPSE_OK && i < n; i++) {
 		struct beat b = { 0 };
-		int r = decode_entry(c, json_array_get(c->body, i), &b);
+		r = decode_entry(c, json_array_get(c->body, i), &b);
 		if (r < 0)
 			return blame_entry(c, r, i);
-		r = count_capabilities(c, json_array_get(c->body, i), &b, &capabilities);
-		if (r < 0)
-			return r;
 		r = presence_beat(c->tx, c->owner, &b, &c->problem);
-		if (r < 0)
-			return r;
 	}
-	return answer_accepted(c, (int64_t)n);
+	return r < 0 ? r : answer_accepted(c, (int64_t)n);
 }
 
 static int line_text(struct call *c, const char *name, const char *text, size_t n, const char **ret)

@@ -183,6 +183,97 @@ def test_what_was_refused_takes_no_bytes(start):
     long_message(fleets.red).ok(201)
 
 
+TTL_MS = 600_000
+LONG_DATA = {"text": "x" * 4000}
+
+
+def put_entry(client, name):
+    return client.put(f"/v1/tables/connections/{name}", {"ttl_ms": TTL_MS, "data": LONG_DATA})
+
+
+def put_sign_in(client, name):
+    return client.put(f"/v1/oauth/{name}", {"ttl_ms": TTL_MS, "data": LONG_DATA})
+
+
+def add_item(client, name):
+    return client.post("/v1/queues/channel_outbox", {"payload": LONG_DATA, "dedupe_key": name})
+
+
+def append_row(client, _name):
+    return client.post("/v1/outbox", {"topic": "t", "payload": LONG_DATA})
+
+
+def finish_item(client, how, **more):
+    item = client.post("/v1/queues/channel_outbox/claim", {"worker": "w"}).data[0]
+    client.post(f"/v1/queues/channel_outbox/{item['id']}/{how}", {"worker": "w", "attempt": 1, **more}).ok()
+
+
+def fail_items(client):
+    for _ in range(2):
+        finish_item(client, "fail", error="no", retry=False)
+
+
+# What fills a table; what makes its rows due; who sweeps it; and what removes one row by hand.
+TABLES = {"entries": (put_entry, None, "statestore", lambda c: c.delete("/v1/tables/connections/0").ok()),
+          "sign-ins": (put_sign_in, None, "statestore", lambda c: c.post("/v1/oauth/0/consume").ok()),
+          "queues": (add_item, fail_items, "statestore", lambda c: finish_item(c, "complete")),
+          "outbox": (append_row, None, "outbox", None)}
+
+
+def full_tables(start, fill, **settings):
+    fleets = Fleets(start, stored_bytes_per_owner=10_000, **settings)
+    fill(fleets.red, "0").ok(201)
+    fill(fleets.red, "1").ok(201)
+    fill(fleets.red, "2").fails(429, "limit_reached", names="stored_bytes_per_owner")
+    long_message(fleets.red).fails(429, "limit_reached", names="stored_bytes_per_owner")
+    fill(fleets.blue, "0").ok(201)
+    return fleets
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_bytes_of_operational_tables_come_back_with_a_sweep(start, tmp_path, table):
+    fill, age, scheduler, _ = TABLES[table]
+    clock = Clock(tmp_path)
+    fleets = full_tables(start, fill, clock=clock, outbox_keep_ms=1000, channel_keep_ms=1000)
+    fleets.restart()
+    fill(fleets.red, "2").fails(429, "limit_reached")
+    if age:
+        age(fleets.red)
+    clock.advance(TTL_MS + 1000)
+    fleets.client("admin").sweep(scheduler)
+    fill(fleets.client("red"), "3").ok(201)
+    fill(fleets.client("red"), "4").ok(201)
+    fill(fleets.client("red"), "5").fails(429, "limit_reached")
+
+
+@pytest.mark.parametrize("table", [table for table, how in TABLES.items() if how[3]])
+def test_the_bytes_of_operational_tables_come_back_by_hand(start, table):
+    fill, _, _, remove = TABLES[table]
+    fleets = full_tables(start, fill)
+    remove(fleets.red)
+    fill(fleets.red, "3").ok(201)
+    fill(fleets.red, "4").fails(429, "limit_reached")
+
+
+@pytest.mark.parametrize("put", [put_entry, put_sign_in], ids=["entries", "sign-ins"])
+def test_a_row_that_is_written_again_counts_once(start, put):
+    fleets = Fleets(start, stored_bytes_per_owner=10_000)
+    put(fleets.red, "0").ok(201)
+    for _ in range(4):
+        put(fleets.red, "0").ok(200)
+    put(fleets.red, "1").ok(201)
+    put(fleets.red, "2").fails(429, "limit_reached")
+
+
+def test_what_a_put_removes_gives_its_bytes_back(start, tmp_path):
+    clock = Clock(tmp_path)
+    fleets = full_tables(start, put_entry, clock=clock)
+    clock.advance(TTL_MS + 1000)
+    fleets.client("red").put("/v1/tables/connections/small", {"ttl_ms": 60_000}).ok(201)
+    put_entry(fleets.client("red"), "3").ok(201)
+    put_entry(fleets.client("red"), "4").ok(201)
+
+
 def test_the_bytes_of_mails_are_bounded_and_come_back(start):
     fleets = Fleets(start, stored_bytes_per_owner=10_000)
     box = mailbox(fleets.red, "box").ok(201)

@@ -2,6 +2,7 @@
 """Abuse of time and memory: requests whose work or answer is far larger than they are."""
 import concurrent.futures
 import json
+import os
 import threading
 import time
 
@@ -175,3 +176,65 @@ def test_a_batch_that_says_nothing_new_may_name_any_number_of_capabilities(start
         api.post("/v1/heartbeats", batch(600, 64)[i:i + 30]).ok()
     assert api.post("/v1/heartbeats", batch(600, 64)).ok()["accepted"] == 600
     api.post("/v1/heartbeats", batch(600, 64, turn=1)).fails(413, "too_large", names="capabilities")
+
+
+# The loop does not wait -----------------------------------------------------------------------------
+
+def test_the_table_of_descriptors_does_not_grow_while_clients_come(start):
+    """Growing it stops every thread of a process for a while, the loop too: it is made large at the start."""
+    daemon = start(connections_max=3000)
+    with open(f"/proc/{daemon.process.pid}/status", encoding="ascii") as status:
+        assert next(int(line.split()[1]) for line in status if line.startswith("FDSize")) >= 3000
+
+
+def thread_seconds(daemon):
+    """CPU time of the loop's thread, and of all others together."""
+    pid, times = daemon.process.pid, {}
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as stat:
+            times[int(task)] = int(stat.read().split()[0]) / 1e9
+    return times.pop(pid), sum(times.values())
+
+
+def test_long_bodies_are_parsed_beside_the_loop(start):
+    daemon = start()
+    api = daemon.client()
+    body = json.dumps([{"agent_id": f"n{i}", "cluster_id": "c", "capabilities": [f"k{i}-{j}" for j in range(64)]}
+                       for i in range(600)]).encode()
+    before = thread_seconds(daemon)
+    for _ in range(20):
+        answer = api.request("POST", "/v1/heartbeats", body=body, headers={"Content-Type": "application/json"})
+        answer.fails(413, "too_large", names="capabilities")
+    loop, others = (after - was for after, was in zip(thread_seconds(daemon), before))
+    assert loop < others, f"{loop:.3f} s on the loop, {others:.3f} s on others"
+
+
+@pytest.mark.parametrize("path", ["/v1/agents/a/messages", "/mcp"])
+def test_long_bodies_are_answered_like_short_ones(start, path):
+    api = start().client()
+    message = {"from": "x", "content": "é\\\"\n" * 20_000 + "x" * 100_000}
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+            "params": {"name": "send_message", "arguments": {"to_session_id": "a", "from_session_id": "x",
+                                                             "content": message["content"]}}}
+    answer = api.post(path, call if path == "/mcp" else message).ok(200 if path == "/mcp" else 201)
+    assert "error" not in answer and not answer.get("result", {}).get("isError"), answer
+    assert api.list("a").ok()["data"][0]["content"] == message["content"]
+    broken = json.dumps(message).encode()[:-1]
+    for _ in range(2):  # the connection lives on
+        assert api.request("POST", path, body=broken, headers={"Content-Type": "application/json"}).status == 400
+    api.post(path, {"from": "x", "contents": "y" * 100_000})
+    assert len(api.list("a").ok()["data"]) == 1
+
+
+def test_the_daemon_stops_while_long_bodies_are_parsed(start):
+    daemon = start()
+    body = {"from": "x", "content": "x" * 900_000}
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        def send(_):
+            try:
+                daemon.client().post("/v1/agents/a/messages", body)
+            except OSError:
+                pass
+        jobs = [pool.submit(send, i) for i in range(32)]
+        concurrent.futures.wait(jobs, return_when=concurrent.futures.FIRST_COMPLETED)
+        daemon.stop()

@@ -5,6 +5,7 @@
  * head without a fault has nothing in it but proper lines.
  */
 #include <assert.h>
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,6 +126,13 @@ static void check_target(const char *target)
 	assert(!path || path[0] || !host);
 }
 
+/* libmicrohttpd refuses everything else by itself. */
+static bool is_version(const char *text)
+{
+	return strlen(text) == 8 && strncmp(text, "HTTP/", 5) == 0 &&
+	       isdigit((unsigned char)text[5]) && text[6] == '.' && isdigit((unsigned char)text[7]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static char raw[HEAD_MAX + 1], cut[HEAD_MAX + 1];
@@ -139,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	raw[size] = cut[size] = '\0';
 	char *fields = cut_line(cut, cut + size), *space = strchr(cut, ' ');
 	char *version = space ? strchr(space + 1, ' ') : NULL;
-	if (!fields || !version || strlen(version + 1) != 8)
+	if (!fields || !version || !is_version(version + 1))
 		return 0;
 	*space = *version = '\0';
 	line = (struct head_line){ cut, space + 1, version + 1, strlen(space + 1) };

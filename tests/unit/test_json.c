@@ -74,6 +74,28 @@ static void escapes_texts(void **state)
 	}
 }
 
+/* Long texts are looked at by words: every byte, at every place. */
+static void escapes_long_texts(void **state)
+{
+	char text[80];
+
+	(void)state;
+	for (int place = 0; place < 64; place++) {
+		for (int c = 1; c < 0x80; c++) {
+			struct buf CLEANUP(buf_done) b = { 0 };
+			memset(text, place % 2 ? ' ' : '~', sizeof(text));
+			text[place] = (char)c;
+			text[place + 9] = '\0';
+			json_text(&b, text);
+			bool plain = c >= ' ' && c != '"' && c != '\\';
+			assert_int_equal(b.len == strlen(text) + 2, plain);
+			json_t *CLEANUP(json_freep) j =
+				json_loads(buf_text(&b), JSON_DECODE_ANY, NULL);
+			assert_string_equal(json_string_value(j), text);
+		}
+	}
+}
+
 static void escapes_keys(void **state)
 {
 	struct buf CLEANUP(buf_done) b = { 0 };
@@ -373,6 +395,7 @@ int main(void)
 		cmocka_unit_test(foreign_answers),
 		cmocka_unit_test(writes_commas_where_they_belong),
 		cmocka_unit_test(escapes_texts),
+		cmocka_unit_test(escapes_long_texts),
 		cmocka_unit_test(escapes_keys),
 		cmocka_unit_test(parses_objects_only),
 		cmocka_unit_test(limits_depth),
