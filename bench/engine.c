@@ -38,8 +38,9 @@ struct engine {
 	struct load *load;
 	struct result *result;
 	struct connection *connections;
-	struct connection **idle; /* a stack */
-	uint32_t idle_count;
+	struct connection **idle; /* a circle: the one idle longest is used next, so that none is
+				   * idle for so long that the server closes it */
+	uint32_t idle_first, idle_count;
 	int epoll;
 	uint64_t start_ns;
 	uint64_t end_ns;  /* nothing is due from here on */
@@ -86,6 +87,22 @@ static bool is_over(const struct engine *e, uint64_t now)
 	return (all_idle && !has_more(e, now)) || now >= e->end_ns + e->load->drain_ns;
 }
 
+static void idle_put(struct engine *e, struct connection *c)
+{
+	assert(e->idle_count < e->load->connections);
+	e->idle[(e->idle_first + e->idle_count++) % e->load->connections] = c;
+}
+
+static struct connection *idle_take(struct engine *e)
+{
+	struct connection *c = e->idle[e->idle_first];
+
+	assert(e->idle_count > 0);
+	e->idle_first = (e->idle_first + 1) % e->load->connections;
+	e->idle_count--;
+	return c;
+}
+
 /* Arms or disarms EPOLLOUT; EPOLLIN stays armed always, to see a server hang up. */
 static void watch(struct engine *e, struct connection *c, int operation, bool space)
 {
@@ -109,7 +126,7 @@ static void connection_open(struct engine *e, struct connection *c)
 	if (connect(c->fd, (struct sockaddr *)&e->load->address, sizeof(e->load->address)) < 0)
 		die("connect: %s", strerror(errno));
 	watch(e, c, EPOLL_CTL_ADD, false);
-	e->idle[e->idle_count++] = c;
+	idle_put(e, c);
 }
 
 static void connection_send(struct engine *e, struct connection *c)
@@ -133,7 +150,7 @@ static void connection_send(struct engine *e, struct connection *c)
 
 static void launch(struct engine *e, uint64_t due)
 {
-	struct connection *c = e->idle[--e->idle_count];
+	struct connection *c = idle_take(e);
 
 	assert(!c->busy);
 	c->busy = true;
@@ -177,7 +194,7 @@ static void complete(struct engine *e, struct connection *c)
 	hist_add(&e->result->latency_ns, e->last_ns - c->since_ns);
 	e->result->answered++;
 	c->busy = false;
-	e->idle[e->idle_count++] = c;
+	idle_put(e, c);
 }
 
 static void connection_receive(struct engine *e, struct connection *c)

@@ -78,8 +78,9 @@ QUICK = Scale(rounds=1, warm_s=0.3, seconds=1.5, quiet_s=2, counted=1000, live_m
 class Bench:
     """What a row works with."""
 
-    def __init__(self, build, scale, sweep_function):
+    def __init__(self, build, scale, sweep_function, earlier=None):
         self.lapsed = os.path.join(build, "lapsed")
+        self.earlier = earlier  # lapsed of another version, for rows that compare with one
         self.lapse = os.path.join(build, "lapse")
         self.load = Load(find(build, "bench/bench_load", "bench_load"))
         self.steps = find(build, "bench/bench_steps", "bench_steps")
@@ -223,6 +224,8 @@ def arguments():
                         help="only this row (may repeat): %(choices)s")
     parser.add_argument("--sweep-function", default="sweep_slice",
                         help="the C function that callgrind counts in sweep-instructions")
+    parser.add_argument("--earlier", metavar="LAPSED",
+                        help="the lapsed of an earlier version, which consumer-cpu compares with")
     parser.add_argument("--keep-data", action="store_true", help="leave build/bench-data behind")
     return parser.parse_args()
 
@@ -253,7 +256,7 @@ def main():
     options = arguments()
     names = options.only or list(ROWS)
     try:
-        bench = Bench(options.build, QUICK if options.quick else Scale(), options.sweep_function)
+        bench = Bench(options.build, QUICK if options.quick else Scale(), options.sweep_function, options.earlier)
         facts = machine(bench)
         rows, failures = run(bench, [name for name in names if name != "profile"])
         profile = profile_post.run(bench) if "profile" in names else ""

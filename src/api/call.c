@@ -240,15 +240,23 @@ int call_page(struct call *c, page_fn *list)
 	return r;
 }
 
+static bool is_unreserved(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       (c && strchr("-._~", c));
+}
+
 static void add_segment(struct buf *out, const char *text)
 {
-	for (const char *c = text; *c; c++) {
-		bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-			     (*c >= '0' && *c <= '9') || strchr("-._~", *c);
-		if (plain)
-			buf_putc(out, *c);
-		else
-			buf_printf(out, "%%%02X", (unsigned)(unsigned char)*c);
+	for (;;) {
+		size_t plain = 0;
+		while (is_unreserved(text[plain]))
+			plain++;
+		buf_add(out, text, plain);
+		text += plain;
+		if (!*text)
+			break;
+		buf_printf(out, "%%%02X", (unsigned)(unsigned char)*text++);
 	}
 }
 
@@ -258,11 +266,12 @@ const char *call_path(struct call *c, const char *pattern, const char *first, co
 	const char *segments[] = { first, second };
 	size_t n = 0;
 
-	for (; *pattern; pattern++) {
-		if (*pattern != '%') {
-			buf_putc(&out, *pattern);
-			continue;
-		}
+	for (;;) {
+		size_t literal = strcspn(pattern, "%");
+		buf_add(&out, pattern, literal);
+		pattern += literal;
+		if (*pattern++ == '\0')
+			break;
 		assert(n < ARRAY_LEN(segments) && segments[n]);
 		add_segment(&out, segments[n++]);
 	}

@@ -87,6 +87,11 @@ struct call {
 	struct tx *tx; /* NULL in a handler whose route has no transaction */
 	struct arena arena;
 
+	/* What another field says the valid part of. From the arena to here nothing needs to be
+	 * cleared when the call is used again. */
+	struct call_arg query[CALL_QUERY_MAX];
+	struct call_arg headers[CALL_HEADERS_MAX]; /* of the reply; see call_header() */
+
 	/* Who and what. */
 	const char *owner;
 	const char *token; /* the prefix of the caller's; NULL = trusted without one */
@@ -95,7 +100,6 @@ struct call {
 	bool acting;   /* an admin, for another owner */
 	bool is_local; /* on this host, as far as can be told: a path means something to it */
 	const char *params[CALL_PARAMS_MAX]; /* of the path, in order, decoded */
-	struct call_arg query[CALL_QUERY_MAX];
 	size_t query_count;
 	json_t *body;     /* NULL = an empty body */
 	const char *text; /* the body as it came, and a NUL; NULL where no route asks for it */
@@ -119,7 +123,6 @@ struct call {
 	const char *content_type; /* NULL = JSON */
 	const char *location;     /* of what was made, for 201; NULL = it has no path of its own */
 	lapse_ms sunset;          /* when the resource will expire; 0 = it says nothing */
-	struct call_arg headers[CALL_HEADERS_MAX]; /* see call_header() */
 	size_t headers_count;
 	int64_t file_offset, file_length;
 	int file_fd;

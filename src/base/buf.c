@@ -23,7 +23,7 @@ void buf_clear(struct buf *b)
 
 void buf_grow(struct buf *b, size_t more)
 {
-	size_t cap = b->cap ? b->cap * 2 : 256;
+	size_t cap = b->cap ? b->cap * 2 : 512;
 
 	assert(b->len <= b->cap && more <= SIZE_MAX / 4 - b->len);
 	if (cap < b->len + more)

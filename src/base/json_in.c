@@ -4,9 +4,13 @@
 
 #include <assert.h>
 
+#include "base/json_quick.h"
 #include "base/mem.h"
 
 #define DEPTH_MAX 64 /* of nesting: metadata is data, not a program for our stack */
+
+/* A longer text is read by jansson at once: the quick way may find at its end that it cannot. */
+#define QUICK_BYTES_MAX ((size_t)64 << 10)
 
 static bool too_deep(const json_t *j, int depth)
 {
@@ -29,8 +33,15 @@ static int parse(const char *text, size_t n, json_type type, size_t flags, json_
 		 struct problem *p)
 {
 	json_error_t e;
-	json_t *CLEANUP(json_freep) j = json_loadb(text, n, JSON_REJECT_DUPLICATES | flags, &e);
+	json_t *CLEANUP(json_freep) j = NULL;
+	bool is_shallow = false;
 
+	if (n <= QUICK_BYTES_MAX) {
+		j = json_quick_load(text, n, DEPTH_MAX - 1); /* a value is a level too */
+		is_shallow = j != NULL;
+	}
+	if (!j)
+		j = json_loadb(text, n, JSON_REJECT_DUPLICATES | flags, &e);
 	if (!j)
 		return problem_set(p, LAPSE_EINVAL, "body",
 				   "body is not valid JSON: %.120s (line %d, column %d)", e.text,
@@ -38,7 +49,7 @@ static int parse(const char *text, size_t n, json_type type, size_t flags, json_
 	if (json_typeof(j) != type)
 		return problem_set(p, LAPSE_EINVAL, "body", "body must be a JSON %s",
 				   type == JSON_ARRAY ? "array" : "object");
-	if (too_deep(j, 1))
+	if (!is_shallow && too_deep(j, 1))
 		return problem_set(p, LAPSE_EINVAL, "body", "body is nested deeper than %d levels",
 				   DEPTH_MAX);
 	*ret = j;

@@ -6,6 +6,7 @@
 
 #include "base/id.h"
 #include "base/json.h"
+#include "base/word.h"
 
 /* A value follows another value exactly when the last byte ended one. */
 static void separate(struct buf *b)
@@ -55,54 +56,37 @@ static void put_escaped(struct buf *b, unsigned char c)
 	}
 }
 
-#define EACH_BYTE(c) (UINT64_C(0x0101010101010101) * (c))
-#define SHORT_BYTES 32 /* most texts are not longer: they are not worth a strlen() */
-
-/* Whether none of these eight bytes needs an escape: a borrow out of a byte says that it was below
- * what was taken from it. */
-static bool word_is_plain(const char *s)
-{
-	uint64_t x, quote, backslash;
-
-	memcpy(&x, s, sizeof(x));
-	quote = x ^ EACH_BYTE('"');
-	backslash = x ^ EACH_BYTE('\\');
-	uint64_t found = ((x - EACH_BYTE(0x20)) & ~x) | ((quote - EACH_BYTE(1)) & ~quote) |
-			 ((backslash - EACH_BYTE(1)) & ~backslash);
-	return (found & EACH_BYTE(0x80)) == 0;
-}
-
-/* How many bytes from `s` on can be copied as they are; the final NUL cannot. */
-static size_t plain_run(const char *s)
+/* How many of the `n` bytes from `s` on can be copied as they are. */
+static size_t plain_run(const char *s, size_t n)
 {
 	static const bool special[256] = {
 		[0 ... 0x1f] = true,
 		['"'] = true,
 		['\\'] = true,
 	};
-	const char *p = s;
+	size_t i = 0;
 
-	for (int i = 0; i < SHORT_BYTES; i++, p++)
-		if (special[(unsigned char)*p])
-			return (size_t)(p - s);
-	for (size_t left = strlen(p); left >= sizeof(uint64_t) && word_is_plain(p);
-	     left -= sizeof(uint64_t))
-		p += sizeof(uint64_t);
-	while (!special[(unsigned char)*p])
-		p++;
-	return (size_t)(p - s);
+	for (; i + WORD_BYTES <= n; i += WORD_BYTES) {
+		uint64_t mask = word_json_special(word_at(s + i));
+		if (mask)
+			return i + word_first(mask);
+	}
+	while (i < n && !special[(unsigned char)s[i]])
+		i++;
+	return i;
 }
 
-static void put_with_escapes(struct buf *b, const char *s)
+static void put_with_escapes(struct buf *b, const char *s, size_t n)
 {
+	const char *end = s + n;
+
 	buf_putc(b, '"');
-	for (;;) {
-		size_t n = plain_run(s);
-		buf_add(b, s, n);
-		s += n;
-		if (*s == '\0')
-			break;
-		put_escaped(b, (unsigned char)*s++);
+	while (s < end) {
+		size_t run = plain_run(s, (size_t)(end - s));
+		buf_add(b, s, run);
+		s += run;
+		if (s < end)
+			put_escaped(b, (unsigned char)*s++);
 	}
 	buf_putc(b, '"');
 }
@@ -121,10 +105,10 @@ static void put_plain(struct buf *b, const char *s, size_t n)
 
 static void put_quoted(struct buf *b, const char *s)
 {
-	size_t n = plain_run(s);
+	size_t n = strlen(s);
 
-	if (s[n])
-		put_with_escapes(b, s);
+	if (plain_run(s, n) < n)
+		put_with_escapes(b, s, n);
 	else
 		put_plain(b, s, n);
 }

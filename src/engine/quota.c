@@ -12,7 +12,8 @@
 #include "engine/usage.h"
 
 const struct quota_row QUOTA_ROWS[QUOTAS_NUMBER] = {
-#define X(name, member, setting, help) [QUOTA_##name] = { #member, #setting, help },
+#define X(name, member, setting, help)                                                             \
+	[QUOTA_##name] = { #member, #setting, help, offsetof(struct settings, setting) },
 	QUOTAS(X)
 #undef X
 };
@@ -26,10 +27,7 @@ struct quota_entry {
 
 static int64_t quota_setting(const struct settings *s, enum quota what)
 {
-	const int64_t *value = settings_int(s, QUOTA_ROWS[what].setting);
-
-	assert(value);
-	return *value;
+	return *(const int64_t *)(const void *)((const char *)s + QUOTA_ROWS[what].offset);
 }
 
 static struct quota_entry *quota_entry_find(const struct engine *e, const char *owner)

@@ -42,6 +42,7 @@ enum quota {
 
 struct quota_row {
 	const char *name, *setting, *help;
+	size_t offset; /* of the setting, in struct settings */
 };
 extern const struct quota_row QUOTA_ROWS[QUOTAS_NUMBER];
 

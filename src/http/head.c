@@ -7,13 +7,14 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "base/word.h"
 
 #define FORWARDED "X-Forwarded-"
 #define VERSION_LEN 8 /* "HTTP/1.1" */
 
 static const char NOT_IN_PLACE[] = "the head holds a NUL, a folded line or a line without CRLF";
 
-/* To add a header: a row here, and its field. */
+/* To add a header: a row here, behind those with shorter names, and its field. */
 static const struct {
 	const char *name;
 	size_t len, field;
@@ -37,23 +38,55 @@ static const struct {
 #undef ROW
 };
 
-/* The characters of a token (RFC 9110), which names of headers and methods are made of. */
-static bool is_token_char(unsigned char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       (c != '\0' && strchr("!#$%&'*+-.^_`|~", c));
-}
+/* The characters of a token (RFC 9110), which names of headers and methods are made of. A table,
+ * because every request has dozens of them. */
+#define RUN3(c) [c] = true, [(c) + 1] = true, [(c) + 2] = true
+#define RUN9(c) RUN3(c), RUN3((c) + 3), RUN3((c) + 6)
+#define LETTERS(a)                                                                                 \
+	RUN9(a), RUN9((a) + 9), RUN3((a) + 18), RUN3((a) + 21), [(a) + 24] = true, [(a) + 25] = true
+static const bool IS_TOKEN_CHAR[256] = {
+	LETTERS('a'), LETTERS('A'), RUN9('0'),    ['9'] = true, ['!'] = true,
+	['#'] = true, ['$'] = true, ['%'] = true, ['&'] = true, ['\''] = true,
+	['*'] = true, ['+'] = true, ['-'] = true, ['.'] = true, ['^'] = true,
+	['_'] = true, ['`'] = true, ['|'] = true, ['~'] = true,
+};
+#undef LETTERS
+#undef RUN9
+#undef RUN3
 
 static bool is_token(const char *text, size_t n)
 {
+	bool is = n > 0;
+
 	for (size_t i = 0; i < n; i++)
-		if (!is_token_char((unsigned char)text[i]))
-			return false;
-	return n > 0;
+		is &= IS_TOKEN_CHAR[(unsigned char)text[i]];
+	return is;
 }
 
+/* Whether a byte is below `least`, or is a DEL. */
+static bool has_control(const char *text, size_t n, unsigned char least)
+{
+	uint64_t found = 0;
+
+	if (n < WORD_BYTES) {
+		for (size_t i = 0; i < n; i++)
+			found |= (unsigned char)text[i] < least || text[i] == 0x7f;
+		return found != 0;
+	}
+	for (size_t i = 0; i < n; i += WORD_BYTES) {
+		/* The last word may look at some bytes twice. */
+		size_t at = i + WORD_BYTES <= n ? i : n - WORD_BYTES;
+		uint64_t w = word_at(text + at);
+		found |= word_below(w, least) | word_holds(w, 0x7f);
+	}
+	return found != 0;
+}
+
+/* A tab is the one control character that a value may hold. */
 static bool is_clean_value(const char *value, size_t n)
 {
+	if (!has_control(value, n, ' '))
+		return true;
 	for (size_t i = 0; i < n; i++) {
 		unsigned char c = (unsigned char)value[i];
 		if ((c < ' ' && c != '\t') || c == 0x7f)
@@ -144,18 +177,16 @@ const char *head_fault(const struct head *h, const char *version)
 
 size_t head_target_length(const char *target, bool *ret_clean)
 {
-	size_t n = 0;
-	bool clean = true;
+	size_t n = strlen(target);
 
-	for (; target[n]; n++)
-		clean = clean && (unsigned char)target[n] > ' ' && target[n] != 0x7f;
-	*ret_clean = clean;
+	*ret_clean = !has_control(target, n, ' ' + 1);
 	return n;
 }
 
 const char *head_target_path(const char *target, const char **ret_host, size_t *ret_host_len)
 {
-	size_t scheme = strncasecmp(target, "http://", 7) == 0    ? 7
+	size_t scheme = target[0] == '/'                          ? 0 /* nearly always */
+			: strncasecmp(target, "http://", 7) == 0  ? 7
 			: strncasecmp(target, "https://", 8) == 0 ? 8
 								  : 0;
 	const char *host = target + scheme;
@@ -179,7 +210,7 @@ static bool is(const char *key, size_t n, const char *name, size_t len)
 
 static void note_value(struct head *h, const char *key, size_t n, const char *value)
 {
-	for (size_t i = 0; i < ARRAY_LEN(HEADERS); i++) {
+	for (size_t i = 0; i < ARRAY_LEN(HEADERS) && HEADERS[i].len <= n; i++) {
 		if (!is(key, n, HEADERS[i].name, HEADERS[i].len))
 			continue;
 		const char **field = (const char **)(void *)((char *)h + HEADERS[i].field);

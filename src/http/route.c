@@ -379,6 +379,8 @@ static int hex_value(char c)
 
 char *percent_decode(struct arena *arena, const char *text, size_t n)
 {
+	if (!memchr(text, '%', n))
+		return arena_strndup(arena, text, n);
 	char *out = arena_alloc(arena, n + 1);
 	char *o = out;
 
@@ -416,11 +418,9 @@ static bool matches(const char *pattern, const char *path, struct slot slots[CAL
 			continue;
 		}
 		const char *start = path;
-		while (*path && *path != '/')
-			path++;
+		path += strcspn(path, "/");
 		slots[n++] = (struct slot){ start, (size_t)(path - start) };
-		while (*pattern != '}')
-			pattern++;
+		pattern = strchr(pattern, '}');
 	}
 	if (n < CALL_PARAMS_MAX)
 		slots[n].text = NULL;
@@ -461,13 +461,15 @@ int route_find(const char *method, const char *path, struct arena *arena,
 
 	allow[0] = '\0';
 	for (size_t i = 0; i < ROUTES_COUNT; i++) {
-		if (!matches(ROUTES[i].path, path, slots))
+		const char *m = ROUTES[i].method;
+		if (m[0] != wanted[0] || m[1] != wanted[1] || strcmp(m, wanted) != 0 ||
+		    !matches(ROUTES[i].path, path, slots))
 			continue;
-		if (strcmp(ROUTES[i].method, wanted) == 0) {
-			*ret_route = &ROUTES[i];
-			return decode_params(arena, slots, ret_params);
-		}
-		add_allowed(allow, allow_size, ROUTES[i].method);
+		*ret_route = &ROUTES[i];
+		return decode_params(arena, slots, ret_params);
 	}
+	for (size_t i = 0; i < ROUTES_COUNT; i++)
+		if (matches(ROUTES[i].path, path, slots))
+			add_allowed(allow, allow_size, ROUTES[i].method);
 	return allow[0] ? LAPSE_EMETHOD : LAPSE_ENOTFOUND;
 }

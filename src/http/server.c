@@ -93,15 +93,14 @@ void server_say_error(struct request *r)
 static enum MHD_Result complete_request(struct server *s, struct request *r)
 {
 	assert(r->state == REQUEST_RECEIVING && !r->counted);
-	connection_enter(r->connection, PHASE_WORKING, s->pumped);
 	s->busy++;
 	r->counted = true;
 	request_complete(r);
 	if (r->err < 0)
 		request_enter(r, REQUEST_ANSWERED);
-	if (r->state == REQUEST_ANSWERED) {
+	if (r->state == REQUEST_ANSWERED)
 		return request_send(r);
-	}
+	connection_enter(r->connection, PHASE_WORKING, s->pumped);
 	r->suspended = true;
 	MHD_suspend_connection(r->mhd);
 	if (r->upload || parse_is_long(r)) {
@@ -156,7 +155,7 @@ static void on_completed(void *arg, struct MHD_Connection *mhd, void **context,
 
 	assert(s->magic == SERVER_MAGIC);
 	(void)code;
-	connection_enter(connection_of(mhd), PHASE_IDLE, s->pumped);
+	connection_enter(r ? r->connection : connection_of(mhd), PHASE_IDLE, s->pumped);
 	if (!r)
 		return;
 	assert(!r->counted || s->busy > 0);

@@ -2,7 +2,6 @@
 #include "message/tail.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,9 +58,12 @@ void tail_free(struct tail *t)
 
 static void tail_name(char name[TAIL_NAME_BYTES], const char *owner, const char *agent)
 {
-	int n = snprintf(name, TAIL_NAME_BYTES, "%s\1%s", owner, agent);
+	size_t n = strlen(owner), m = strlen(agent);
 
-	assert(n > 0 && n < TAIL_NAME_BYTES); /* both are ids */
+	assert(n + 1 + m < TAIL_NAME_BYTES); /* both are ids */
+	memcpy(name, owner, n);
+	name[n] = '\1';
+	memcpy(name + n + 1, agent, m + 1);
 }
 
 struct tail_inbox *tail_find(const struct tail *t, const char *owner, const char *agent)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * JSON bodies, decoded by the tables of fields that routes have. The first byte chooses the table.
- * What was taken must obey the table, and an error must name something.
+ * What was taken must obey the table, and an error must name something. What the quick reader takes
+ * must be what jansson takes, and the same.
  */
 #include <assert.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "api/quota.h"
 #include "attachment/api.h"
 #include "base/json.h"
+#include "base/json_quick.h"
 #include "base/mem.h"
 #include "fuzz.h"
 #include "mailbox/api.h"
@@ -57,6 +59,14 @@ static void check_member(const struct json_field *f, const char *out)
 	assert(!f->required || f->kind != FIELD_ID || text);
 }
 
+static void check_quick(const char *text, size_t n)
+{
+	json_t *CLEANUP(json_freep) quick = json_quick_load(text, n, 63);
+	json_t *CLEANUP(json_freep) slow = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+
+	assert(!quick || json_equal(quick, slow));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_Alignas(16) char out[ROOM_BYTES] = { 0 };
@@ -68,6 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct json_field *fields = TABLES[data[0] % ARRAY_LEN(TABLES)];
 	char *CLEANUP(mem_freep) text = mem_zalloc(1, size);
 	memcpy(text, data + 1, size - 1);
+	check_quick(text, size - 1);
 	if (json_parse_object(text, size - 1, &body, &p) < 0) {
 		assert(p.message[0]);
 		return 0;

@@ -4,6 +4,7 @@
 
 #include "api/field.h"
 #include "base/json.h"
+#include "base/json_quick.h"
 #include "unit.h"
 
 /* Out */
@@ -168,6 +169,92 @@ static void parses_objects_only(void **state)
 	}
 }
 
+/* In: the quick way */
+
+#define QUICK_DEPTH 4
+
+static const struct {
+	const char *text;
+	bool quick; /* taken by it, not left to jansson */
+} PLAIN[] = {
+	{ "{}", true },
+	{ "[]", true },
+	{ " \t\r\n{ \"a\" : [ 1 , { } ] } \n", true },
+	{ "{\"from\":\"me\",\"content\":\"a text of some length, and more\",\"n\":[0,10,1]}",
+	  true },
+	{ "{\"a\":true,\"b\":false,\"c\":null,\"d\":999999999999999999}", true },
+	{ "{\"a\":\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80 twelve\",\"\":\"\"}", true },
+	{ "{\"1234567\":\"12345678\",\"12345678\":\"123456789\"}", true },
+	{ "[[[[]]]]", true },
+	{ "[[[[[]]]]]", false },
+	{ "{\"a\":\"line\\nbreak\"}", false },
+	{ "{\"\\u0061\":1}", false },
+	{ "{\"\xc3\xa4\":1}", false },
+	{ "[-1]", false },
+	{ "[1.5,1e3]", false },
+	{ "[9223372036854775807]", false },
+	{ "{\"a\":1,\"a\":1}", false },
+	{ "{\"a\":\"\xed\xa0\x80\"}", false },
+	{ "{\"a\":\"01234567\xff\"}", false },
+	{ "[1,2", false },
+	{ "[1,2],", false },
+	{ "[truest]", false },
+	{ "[01]", false },
+};
+
+/* Whether the quick way took it. If so, jansson takes it too, and the trees are the same, down to
+ * the order of members. */
+static bool same_as_jansson(const char *text, size_t n)
+{
+	json_t *CLEANUP(json_freep) quick = json_quick_load(text, n, QUICK_DEPTH);
+	json_t *CLEANUP(json_freep) slow = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+
+	if (!quick)
+		return false;
+	if (!json_equal(quick, slow))
+		fail_msg("jansson disagrees about %.*s", (int)n, text);
+	char *CLEANUP(mem_freep) ours = json_dumps(quick, JSON_COMPACT);
+	char *CLEANUP(mem_freep) theirs = json_dumps(slow, JSON_COMPACT);
+	assert_string_equal(ours, theirs);
+	return true;
+}
+
+static void reads_plain_json_quickly(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(PLAIN); i++)
+		if (same_as_jansson(PLAIN[i].text, strlen(PLAIN[i].text)) != PLAIN[i].quick)
+			fail_msg("%s was %staken", PLAIN[i].text, PLAIN[i].quick ? "not " : "");
+}
+
+/* Every text cut off at every byte, and with every byte replaced by any other, left out, and
+ * doubled. */
+static void agrees_with_jansson_about_changed_texts(void **state)
+{
+	size_t taken = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(PLAIN); i++) {
+		size_t n = strlen(PLAIN[i].text);
+		char *CLEANUP(mem_freep) text = mem_zalloc(1, n + 2);
+		for (size_t at = 0; at < n; at++) {
+			memcpy(text, PLAIN[i].text, n);
+			taken += same_as_jansson(text, at);
+			for (int byte = 0; byte < 256; byte++) {
+				text[at] = (char)byte;
+				taken += same_as_jansson(text, n);
+			}
+			memcpy(text, PLAIN[i].text, n);
+			memmove(text + at, text + at + 1, n - at - 1);
+			taken += same_as_jansson(text, n - 1);
+			memcpy(text, PLAIN[i].text, at + 1);
+			memcpy(text + at + 1, PLAIN[i].text + at, n - at);
+			taken += same_as_jansson(text, n + 1);
+		}
+	}
+	assert_true(taken > 10000); /* otherwise this shows nothing */
+}
+
 /* {"a":[[[…]]]} with so many levels in all. */
 static int parse_nested(int levels)
 {
@@ -184,9 +271,28 @@ static int parse_nested(int levels)
 	return json_parse_object(buf_text(&b), b.len, &j, &p);
 }
 
+/* The same with a number in the innermost one, which is a level too. */
+static int parse_nested_number(int levels)
+{
+	struct buf CLEANUP(buf_done) b = { 0 };
+	json_t *CLEANUP(json_freep) j = NULL;
+	struct problem p = { 0 };
+
+	buf_puts(&b, "{\"a\":");
+	for (int i = 2; i < levels; i++)
+		buf_putc(&b, '[');
+	buf_putc(&b, '1');
+	for (int i = 2; i < levels; i++)
+		buf_putc(&b, ']');
+	buf_putc(&b, '}');
+	return json_parse_object(buf_text(&b), b.len, &j, &p);
+}
+
 static void limits_depth(void **state)
 {
 	(void)state;
+	assert_int_equal(parse_nested_number(64), LAPSE_OK);
+	assert_int_equal(parse_nested_number(65), LAPSE_EINVAL);
 	assert_int_equal(parse_nested(2), LAPSE_OK);
 	assert_int_equal(parse_nested(64), LAPSE_OK);
 	assert_int_equal(parse_nested(65), LAPSE_EINVAL);
@@ -398,6 +504,8 @@ int main(void)
 		cmocka_unit_test(escapes_long_texts),
 		cmocka_unit_test(escapes_keys),
 		cmocka_unit_test(parses_objects_only),
+		cmocka_unit_test(reads_plain_json_quickly),
+		cmocka_unit_test(agrees_with_jansson_about_changed_texts),
 		cmocka_unit_test(limits_depth),
 		cmocka_unit_test(decodes_each_kind),
 		cmocka_unit_test(leaves_the_rest_alone),
