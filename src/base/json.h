@@ -3,7 +3,8 @@
  * JSON in and out.
  *
  * In: text is parsed by jansson, which rejects duplicate keys, trailing garbage, invalid UTF-8 and
- * NUL; plain text takes a shorter way to the same tree (base/json_quick.h). Tables of fields (api/field.h) decode the object into a struct.
+ * NUL; plain text takes a shorter way to the same tree (base/json_quick.h). Tables of fields
+ * (api/field.h) decode the object into a struct.
  *
  * Out: functions append to a buffer. A comma is written where the last byte says that a value came
  * before, so there is no writer state to carry around.

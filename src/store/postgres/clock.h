@@ -23,10 +23,10 @@ struct pg_clock {
 /* Until the first sample it is the machine's own wall clock. `c` must not move after it. */
 void pg_clock_init(struct pg_clock *c, const struct clock *system);
 
-/* The database said `sampled` (since 1970) at some moment between the two monotonic times. The clock
- * is set only by a sample that contradicts it, so a slow answer does not shake it. It is set to the
- * least that the sample leaves open: never ahead of the database, so that what one process leased has
- * not ended early for another. A sample that took longer than a second is dropped. */
+/* The database said `sampled` (since 1970) at some moment between the two monotonic times. The
+ * clock is set only by a sample that contradicts it, so a slow answer does not shake it. It is set
+ * to the least that the sample leaves open: never ahead of the database, so that what one process
+ * leased has not ended early for another. A sample that took longer than a second is dropped. */
 void pg_clock_sample(struct pg_clock *c, lapse_us before, lapse_us sampled, lapse_us after);
 
 #endif
