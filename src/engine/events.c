@@ -57,7 +57,7 @@ void event_write(struct buf *out, int64_t seq, lapse_ms at, const char *owner, c
 
 struct shown {
 	int64_t seq;
-	const char *owner, *text;
+	const char *owner, *text; /* NULL = no reader wanted it */
 	size_t n;
 };
 
@@ -69,17 +69,24 @@ static void event_show(struct engine *e, void *arg)
 	cluster_note_event(e, s->seq);
 }
 
+bool events_are_followed(const struct tx *tx)
+{
+	return ring_is_followed(&tx->engine->ring);
+}
+
 static void event_show_later(struct tx *tx, int64_t seq, const char *kind,
 			     const struct event_fact *fact)
 {
-	struct buf CLEANUP(buf_done) text = { 0 };
 	struct shown *s = tx_alloc(tx, sizeof(*s));
 
-	event_write(&text, seq, tx->now, fact->owner, kind, fact->data);
 	s->seq = seq;
 	s->owner = arena_strdup(&tx->arena, fact->owner);
-	s->text = arena_strndup(&tx->arena, text.data, text.len);
-	s->n = text.len;
+	if (events_are_followed(tx)) {
+		struct buf CLEANUP(buf_done) text = { 0 };
+		event_write(&text, seq, tx->now, fact->owner, kind, fact->data);
+		s->text = arena_strndup(&tx->arena, text.data, text.len);
+		s->n = text.len;
+	}
 	tx_effect(tx, event_show, s);
 }
 
@@ -94,11 +101,6 @@ static int64_t event_number(struct tx *tx, const char *kind, const struct event_
 	return seq;
 }
 
-bool events_are_followed(const struct tx *tx)
-{
-	return ring_is_enabled(&tx->engine->ring);
-}
-
 void event_tell(struct tx *tx, const char *owner, enum event_kind kind, int64_t seq,
 		const struct buf *data)
 {
@@ -106,7 +108,7 @@ void event_tell(struct tx *tx, const char *owner, enum event_kind kind, int64_t 
 
 	assert(tx->write && seq > 0);
 	cluster_tell_event(tx);
-	if (events_are_followed(tx))
+	if (ring_is_enabled(&tx->engine->ring))
 		event_show_later(tx, seq, NAMES[kind], &fact);
 }
 

@@ -187,28 +187,33 @@ static void ring_append(struct ring *r, struct ring_chain *c, int64_t seq, const
 	wake_waiting(c, at);
 }
 
-/* An event that would push out half of the others is left to the table. */
-static void append_none(struct ring *r, struct ring_chain *c, int64_t seq)
+/* What the table has to tell from here on. */
+static void leave_to_table(struct ring *r, int64_t seq)
 {
 	while (r->tail < r->head)
 		drop_oldest(r);
 	r->floor = seq;
-	wake_waiting(c, GONE);
 }
 
 static void ring_show(struct ring *r, int64_t seq, const char *owner, const char *text, size_t n)
 {
 	uint64_t room = (sizeof(struct entry) + n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-	struct ring_chain *c = chain_get(r, owner);
 
 	assert(seq > r->newest);
-	c->readers++; /* it must outlive its own entries that go now */
 	r->newest = seq;
+	if (!text && !ring_is_followed(r)) {
+		leave_to_table(r, seq);
+		return;
+	}
+	struct ring_chain *c = chain_get(r, owner);
+	c->readers++; /* it must outlive its own entries that go now */
 	c->total++;
-	if (room > r->size / 2)
-		append_none(r, c, seq);
-	else
+	if (text && room <= r->size / 2) { /* a longer one would push out half of the others */
 		ring_append(r, c, seq, text, n, room);
+	} else {
+		leave_to_table(r, seq);
+		wake_waiting(c, GONE);
+	}
 	assert(r->tail <= r->head && r->head - r->tail <= r->size);
 	assert(c->readers > 0);
 	c->readers--;
@@ -224,8 +229,9 @@ static void ring_stage(struct ring *r, int64_t seq, const char *owner, const cha
 		r->staged_room = r->staged_room ? r->staged_room * 2 : 64;
 		r->staged = mem_realloc(r->staged, r->staged_room * sizeof(*r->staged));
 	}
-	char *copy = mem_alloc(n);
-	memcpy(copy, text, n);
+	char *copy = text ? mem_alloc(n) : NULL;
+	if (copy)
+		memcpy(copy, text, n);
 	r->staged[r->staged_count++] = (struct ring_staged){ seq, mem_strdup(owner), copy, n };
 }
 
@@ -293,6 +299,7 @@ void ring_join(struct ring *r, struct ring_reader *reader, const char *owner, bo
 {
 	assert(r->bytes && reader->wake);
 	reader->ring = r;
+	r->readers++;
 	reader->places_count = 0;
 	reader->offset = 0;
 	add_place(reader, owner);
@@ -311,6 +318,8 @@ static void lose_place(struct ring_reader *reader)
 
 void ring_leave(struct ring_reader *reader)
 {
+	assert(reader->ring->readers > 0);
+	reader->ring->readers--;
 	lose_place(reader);
 	for (int i = 0; i < reader->places_count; i++) {
 		struct ring_chain *c = reader->places[i].chain;

@@ -29,6 +29,9 @@
  * commit without a sync (tx_commit_lazy); their events may be seen before they are durable, as the
  * removal itself, which is found again and announced again after a power loss.
  *
+ * Nobody reads. While there is no reader, texts are not even written: each event is left to the
+ * table, and a reader that comes later with an older cursor gets it from there.
+ *
  * One thread. A ring without memory (before ring_enable, or in a program without streams) keeps
  * nothing and costs nothing.
  */
@@ -54,6 +57,7 @@ struct ring {
 	int64_t pruned; /* events up to here may be gone from the table */
 
 	struct map chains; /* owner → struct ring_chain */
+	int readers;       /* from ring_join() to ring_leave() */
 	int held;          /* transactions that have committed and not ended */
 	struct ring_staged *staged;
 	size_t staged_count, staged_room;
@@ -87,10 +91,17 @@ static inline bool ring_is_enabled(const struct ring *r)
 	return r->bytes != NULL;
 }
 
+/* Whether the text of an event is wanted. */
+static inline bool ring_is_followed(const struct ring *r)
+{
+	return r->readers > 0;
+}
+
 /* What the store knows at the start: nothing is in the ring. */
 void ring_start(struct ring *r, int64_t newest, int64_t pruned);
 
-/* Around the end of a transaction; see "Order". ring_add() is legal only in between. */
+/* Around the end of a transaction; see "Order". ring_add() is legal only in between; without a text
+ * the event is left to the table. */
 void ring_hold(struct ring *r);
 void ring_release(struct ring *r);
 void ring_add(struct ring *r, int64_t seq, const char *owner, const char *text, size_t n);

@@ -109,6 +109,63 @@ static void a_ring_without_memory_keeps_nothing(void **state)
 	ring_done(&r);
 }
 
+static void put_untold(struct ring *r, int64_t seq, const char *owner)
+{
+	ring_hold(r);
+	ring_add(r, seq, owner, NULL, 0);
+	ring_release(r);
+}
+
+static void without_readers_the_table_tells(void **state)
+{
+	struct ring *r = *state;
+	struct follower a;
+
+	assert_false(ring_is_followed(r));
+	put(r, 101, "a", "one ");
+	put_untold(r, 102, "a");
+	assert_int_equal(r->newest, 102);
+	assert_int_equal(r->floor, 102);
+	assert_int_equal(r->head, r->tail); /* what came before is not in the ring alone */
+	follow(r, &a, "a", false);
+	assert_true(ring_is_followed(r));
+	assert_int_equal(a.reader.cursor, 102);
+	a.reader.cursor = 101;
+	assert_false(ring_seek(&a.reader));
+	a.reader.cursor = 102;
+	assert_true(ring_seek(&a.reader));
+	put(r, 103, "a", "three ");
+	assert_int_equal(read_some(&a, 100), RING_IDLE);
+	assert_string_equal(buf_text(&a.got), "three ");
+	unfollow(&a);
+	assert_false(ring_is_followed(r));
+}
+
+/* Its transaction began before the reader came. */
+static void a_reader_is_told_of_an_event_without_text(void **state)
+{
+	struct ring *r = *state;
+	struct follower a, b;
+
+	follow(r, &a, "a", false);
+	follow(r, &b, "b", false);
+	ring_hold(r);
+	ring_hold(r);
+	ring_add(r, 101, "a", NULL, 0); /* staged */
+	ring_release(r);
+	ring_release(r);
+	assert_int_equal(a.woken, 1);
+	assert_int_equal(b.woken, 0);
+	assert_int_equal(ring_backlog(&a.reader), 1);
+	assert_int_equal(read_some(&a, 100), RING_BEHIND);
+	assert_false(ring_seek(&a.reader)); /* the table first */
+	put(r, 102, "b", "two ");
+	assert_int_equal(read_some(&b, 100), RING_IDLE);
+	assert_string_equal(buf_text(&b.got), "two ");
+	unfollow(&a);
+	unfollow(&b);
+}
+
 /* While the log is synced for one transaction, another may commit and end. */
 static void events_are_shown_in_their_order(void **state)
 {
@@ -528,6 +585,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		RING_TEST(a_reader_gets_its_owners_events),
 		cmocka_unit_test(a_ring_without_memory_keeps_nothing),
+		RING_TEST(without_readers_the_table_tells),
+		RING_TEST(a_reader_is_told_of_an_event_without_text),
 		RING_TEST(events_are_shown_in_their_order),
 		RING_TEST(a_cursor_finds_its_place),
 		RING_TEST(what_is_forgotten_is_not_read),
