@@ -16,7 +16,7 @@ from postgres import Postgres  # noqa: E402
 
 @pytest.fixture(scope="session")
 def server():
-    one = Postgres({"max_connections": "200"})
+    one = Postgres({"max_connections": "200", "track_commit_timestamp": "on"})
     yield one
     one.stop()
 

@@ -313,8 +313,11 @@ def check_claims(claimers):
 def describe_missing(cluster, followers, seq):
     """What the event is, and where each stream that should have had it was."""
     number = int(seq, 16)
-    rows = cluster.rows("SELECT 'events' AS tbl, at, kind, data FROM events WHERE seq = $1 UNION ALL "
-                        "SELECT 'messages', timestamp, agent, content FROM messages WHERE id = $1", number)
+    rows = cluster.rows("SELECT tbl, to_hex(seq) AS seq, at, kind, xid, pg_xact_commit_timestamp(xid) AS committed FROM ("
+                        "SELECT 'events' AS tbl, seq, at, kind, xmin AS xid FROM events UNION ALL "
+                        "SELECT 'messages', id, timestamp, agent, xmin FROM messages WHERE event = 1) AS e "
+                        "WHERE seq BETWEEN $1 - 1000 * 2097152::bigint AND $1 + 2000 * 2097152::bigint "
+                        "ORDER BY abs(seq - $1) LIMIT 9", number)
     places = []
     for one in followers:
         after = sum(i < seq for i in one.ids)

@@ -5,12 +5,15 @@ import concurrent.futures
 import itertools
 import re
 import signal
+import threading
+import time
 
 import pytest
 
 from harness import Daemon, run_to_end, wait_until
 from pgproxy import PgProxy
 from postgres import postgres_server  # noqa: F401 (a fixture)
+from pq import Connection
 
 _names = itertools.count(1)
 LAPSED = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lapsed'"
@@ -183,3 +186,36 @@ def test_another_version_is_refused(postgres_server, tmp_path):  # noqa: F811
 
 def test_a_backup_is_the_servers_business(start, url):
     start(url).client().post("/v1/backup").fails(409, "conflict")
+
+
+def test_what_a_lost_transaction_leaves_is_nothing(start, url):
+    """Sessions are ended at any moment; no statement of a transaction may survive it."""
+    daemon = start(url)
+    stop = threading.Event()
+
+    def work(i):
+        client = daemon.client()
+        while not stop.is_set():
+            sent = client.post(f"/v1/agents/agent-{i}/messages", {"from": "me", "content": "x"})
+            if sent.status == 201:
+                client.post(f"/v1/agents/agent-{i}/messages/{sent.json()['id']}/read", {})
+            client.post(f"/v1/agents/agent-{i}/heartbeat", {"cluster_id": "c", "capabilities": [f"c{time.monotonic_ns()}"]})
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool, Connection(url) as killer:
+        workers = [pool.submit(work, i) for i in range(6)]
+        end = time.monotonic() + 8
+        while time.monotonic() < end:
+            killer.run(LAPSED + " AND datname = current_database()")
+            time.sleep(0.03)
+        stop.set()
+        for one in workers:
+            one.result(30)
+        wait_until(lambda: daemon.client().get("/v1/agents").status == 200, 20)
+        wrong = killer.run("SELECT i.agent, i.total, i.unread, m.n, m.unread AS m_unread FROM inboxes AS i FULL JOIN "
+                           "(SELECT agent, count(*) AS n, count(*) FILTER (WHERE read = 0) AS unread FROM messages "
+                           "GROUP BY agent) AS m USING (agent) "
+                           "WHERE i.total IS DISTINCT FROM m.n OR i.unread IS DISTINCT FROM m.unread")
+        assert wrong == []
+        counted = {row["tbl"]: row["live"] for row in killer.run("SELECT tbl, live FROM counts")}
+        for table in ("messages", "agents", "events"):
+            assert counted[table] == killer.run(f"SELECT count(*) AS n FROM {table}")[0]["n"], table

@@ -103,6 +103,7 @@ static int pg_begin(struct db *head, bool write)
 
 	assert(db->tx == PG_NONE && !db->broken);
 	head->lock_met = DB_LOCK_NONE;
+	db->lost = false;
 	if (r == LAPSE_OK)
 		r = pg_begin_once(db, write);
 	if (r < 0 && !wire_is_up(&db->wire)) {
@@ -182,15 +183,17 @@ static int pg_commit(struct db *head)
 
 	if (r == LAPSE_OK && db->pending_count)
 		r = pg_round(db);
-	if (r == LAPSE_OK && db->refused)
+	if (r == LAPSE_OK && (db->refused || db->lost))
 		r = LAPSE_ERETRY;
 	if (r < 0)
 		return r;
 	assert(db->tx == PG_OPEN);
 	db->wire.warned = false;
 	r = pg_ask(db, "COMMIT", &result);
-	if (r < 0 && !wire_is_up(&db->wire))
+	if (r < 0 && !wire_is_up(&db->wire)) {
+		db->lost = false;
 		return find_outcome(db);
+	}
 	db->tx = PG_NONE;
 	db->broken = false;
 	return r < 0 ? r : judge_commit(db, result);
@@ -207,11 +210,13 @@ static void pg_rollback(struct db *head)
 {
 	struct pg_db *db = pg_of(head);
 
+	db->lost = false;
 	if (db->tx == PG_NONE)
 		return;
 	gather_drop(db);
 	if (db->pending_count)
 		pg_round(db);
+	db->lost = false;
 	if (wire_is_up(&db->wire) && pg_ask(db, "ROLLBACK", NULL) < 0)
 		wire_close(&db->wire);
 	db->tx = PG_NONE;
@@ -332,12 +337,15 @@ static int run_alone(struct pg_db *db, struct pg_prepared *p)
 	return r;
 }
 
-/* Outside a transaction a read may simply be tried again. */
+/* Outside a transaction a read may simply be tried again. What belongs to a transaction whose
+ * session went must not: it would run by itself, and stay. */
 static int run_statement(struct pg_db *db, struct pg_prepared *p)
 {
 	bool alone = db->tx == PG_NONE;
-	int r = alone ? pg_need_session(db) : LAPSE_OK;
 
+	if (db->lost)
+		return LAPSE_ERETRY;
+	int r = alone ? pg_need_session(db) : LAPSE_OK;
 	if (r == LAPSE_OK)
 		r = alone ? run_alone(db, p) : run_asked(db, p);
 	if (r == LAPSE_ERETRY && alone && !wire_is_up(&db->wire)) {

@@ -87,6 +87,7 @@ void pg_forget_session(struct pg_db *db)
 	assert(!wire_is_up(&db->wire));
 	db->pending_count = 0;
 	gather_drop(db);
+	db->lost |= db->tx != PG_NONE;
 	db->tx = PG_NONE;
 	db->broken = db->refused = false;
 }

@@ -59,6 +59,7 @@ struct pg_db {
 
 	enum pg_tx tx;
 	bool broken, refused;
+	bool lost;         /* the session went in a transaction that its owner has not ended yet */
 	bool awaited;      /* nothing is posted in this transaction … */
 	bool await_next;   /* … nor in the next one */
 	char xid[XID_MAX]; /* of the write transaction; "" = it only reads */
