@@ -179,7 +179,7 @@ static int pg_commit(struct db *head)
 {
 	struct pg_db *db = pg_of(head);
 	PGresult *result = NULL;
-	int r = gather_send(db);
+	int r = db->lost ? LAPSE_ERETRY : gather_send(db);
 
 	if (r == LAPSE_OK && db->pending_count)
 		r = pg_round(db);
