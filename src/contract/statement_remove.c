@@ -194,6 +194,8 @@ void statement_sweep(struct statement *st, const struct scan *s)
 	put_column(st, "t", time);
 	put_sql(st, " LIMIT ");
 	put_param(st, datum_int(s->limit), "bigint");
+	/* For a row that changed meanwhile: servers differ in whether the place is compared again.
+	 */
 	put_sql(st, ")) AND ");
 	put_scan_rule(st, s);
 	put_sql(st, " RETURNING ");

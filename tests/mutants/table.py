@@ -510,8 +510,6 @@ add("contract-removes-unreadable", "src/contract/pass.c", "\t\tp->tally.unreadab
 
 add("contract-sweeps-held-at-once", "src/contract/pass_remove.c", "!(p->config.held && p->config.held(p->config.arg, NULL));", "(p->config.held || !p->config.held);",
     "contract: held rows stay", "tests/contract/test_keep.py::test_holds")
-add("contract-does-not-judge-again", "src/contract/statement_remove.c", '")) AND ");\n\tput_scan_rule(st, s);\n\tput_sql(st, " RETURNING ");', '"))");\n\tput_sql(st, " RETURNING ");',
-    "contract: a row that was renewed before it is deleted stays", "tests/contract/test_races.py::test_a_row_renewed_under_the_statement_that_deletes_it_stays")
 add("contract-writes-where-only-reading-is-allowed", "src/contract/foreign_postgres.c", 'write ? "" : "READ ONLY"', 'write ? "READ WRITE" : "READ ONLY"',
     "contract: a read-only database is left alone", "tests/contract/test_apply.py::test_a_read_only_server")
 add("contract-removes-more-than-intended", "src/contract/pass.c", "p->next_limit = limit < PASS_ROWS_LEAST", "p->limit = p->next_limit = limit < PASS_ROWS_LEAST",
