@@ -63,7 +63,7 @@ struct reader {
 	void *arg;
 };
 
-static void lib_outbox_show(void *arg, const struct outbox_row *row)
+static bool lib_outbox_show(void *arg, const struct outbox_row *row)
 {
 	const struct reader *reader = arg;
 	struct lapse_outbox_row v = { row->id, row->topic, row->payload, row->created_at };
@@ -71,6 +71,7 @@ static void lib_outbox_show(void *arg, const struct outbox_row *row)
 	assert(reader->magic == READER_MAGIC && v.id > 0);
 	if (reader->fn)
 		reader->fn(reader->arg, &v);
+	return true;
 }
 
 int lapse_outbox_read(struct lapse_store *store, int64_t after, const char *topic, int64_t limit,

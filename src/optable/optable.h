@@ -10,10 +10,14 @@
 #ifndef LAPSE_OPTABLE_OPTABLE_H
 #define LAPSE_OPTABLE_OPTABLE_H
 
+#include "api/page.h"
 #include "base/id.h"
 #include "engine/engine.h"
 #include "engine/tx.h"
 #include "optable/rules.h"
+
+/* A list, or a claim, ends when its rows have so many bytes: the rest comes with the next one. */
+#define OPTABLE_REPLY_BYTES ((int64_t)PAGE_MAX_BYTES)
 
 /* Shared by the shapes: one row more of an owner, unless it has `max` already (LAPSE_ELIMIT); and
  * `n` rows fewer. */
@@ -293,7 +297,8 @@ int outbox_add(struct tx *tx, const char *owner, const char *topic, const char *
 int outbox_has_gap(struct tx *tx, const char *owner, int64_t after, bool *ret);
 
 /* In order; `topic` NULL = all. */
-typedef void outbox_fn(void *arg, const struct outbox_row *row);
+/* False = enough. */
+typedef bool outbox_fn(void *arg, const struct outbox_row *row);
 int outbox_read(struct tx *tx, const char *owner, int64_t after, const char *topic, int64_t limit,
 		outbox_fn *fn, void *arg);
 

@@ -176,7 +176,8 @@ int outbox_read(struct tx *tx, const char *owner, int64_t after, const char *top
 	while ((r = db_step(&q)) > 0) {
 		struct outbox_row row = { db_int(&q, 0), db_text(&q, 1), db_text(&q, 2),
 					  db_int(&q, 3) };
-		fn(arg, &row);
+		if (!fn(arg, &row))
+			return LAPSE_OK;
 	}
 	return r;
 }

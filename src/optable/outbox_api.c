@@ -103,7 +103,7 @@ struct outbox_page {
 	int64_t last, count;
 };
 
-static void outbox_show(void *arg, const struct outbox_row *row)
+static bool outbox_show(void *arg, const struct outbox_row *row)
 {
 	struct outbox_page *p = arg;
 	struct buf *out = &p->rows;
@@ -117,6 +117,7 @@ static void outbox_show(void *arg, const struct outbox_row *row)
 	json_end(out, '}');
 	p->last = row->id;
 	p->count++;
+	return (int64_t)out->len < OPTABLE_REPLY_BYTES; /* the cursor leads on */
 }
 
 static void outbox_answer(struct call *c, const struct outbox_page *p, bool gap)

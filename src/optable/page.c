@@ -21,7 +21,7 @@ int text_page_begin(struct text_page *p, struct call *c)
 
 bool text_page_item(struct text_page *p, const char *name)
 {
-	if (p->written == p->page.limit) {
+	if (p->written == p->page.limit || (int64_t)p->out->len >= OPTABLE_REPLY_BYTES) {
 		p->more = true;
 		return false;
 	}

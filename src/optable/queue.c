@@ -319,6 +319,32 @@ static int queue_requeue(struct tx *tx, const struct bound_spec *table, const ch
 	return db_post(&q, DB_ANY);
 }
 
+static const struct db_stmt QUEUE_OFFERS = {
+	"SELECT bytes FROM queue_items WHERE owner = $1 AND tbl = $2 AND status = 'queued' "
+	"AND available_at IS NOT NULL ORDER BY available_at, id LIMIT $3"
+};
+
+/* How many items make a reply of OPTABLE_REPLY_BYTES, plus the one that fills it; at most *limit.
+ */
+static int queue_fit(struct tx *tx, const struct bound_spec *table, const char *owner,
+		     int64_t *limit)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &QUEUE_OFFERS);
+	int64_t n = 0, bytes = 0;
+	int r = 0;
+
+	assert(tx_is_open(tx) && *limit > 0);
+	if (*limit == 1)
+		return LAPSE_OK;
+	db_bind_text(&q, 1, owner);
+	db_bind_text(&q, 2, table->name);
+	db_bind_int(&q, 3, *limit);
+	for (; bytes < OPTABLE_REPLY_BYTES && (r = db_step(&q)) > 0; n++)
+		bytes += db_int(&q, 0);
+	*limit = n > 0 ? n : 1;
+	return r < 0 ? r : LAPSE_OK;
+}
+
 static const struct db_stmt QUEUE_CLAIM = {
 	"UPDATE queue_items SET status = 'processing', attempt = attempt + 1, worker = $3, "
 	"available_at = $4 WHERE status = 'queued' AND id " SQL_CHOOSE
@@ -341,6 +367,8 @@ int queue_claim(struct tx *tx, const struct bound_spec *table, const char *owner
 	int r = queue_requeue(tx, table, owner);
 
 	assert(tx_is_open(tx));
+	if (r == LAPSE_OK)
+		r = queue_fit(tx, table, owner, &limit);
 	if (r < 0)
 		return r;
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &QUEUE_CLAIM);

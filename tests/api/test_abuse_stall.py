@@ -178,6 +178,31 @@ def test_a_batch_that_says_nothing_new_may_name_any_number_of_capabilities(start
     api.post("/v1/heartbeats", batch(600, 64, turn=1)).fails(413, "too_large", names="capabilities")
 
 
+# Long rows of operational tables (line 3) ----------------------------------------------------------
+
+@pytest.mark.parametrize("table", ["connections", "outbox", "queue"])
+def test_replies_of_operational_tables_end_after_a_megabyte(start, table):
+    api, seen, at, posts = start().client(), 0, None, 0
+    for i in range(6):
+        if table == "connections":
+            api.put(f"/v1/tables/connections/k{i}", {"ttl_ms": 600_000, "data": {"text": LONG}}).ok(201)
+        elif table == "outbox":
+            api.post("/v1/outbox", {"topic": "t", "payload": {"text": LONG}}).ok(201)
+        else:
+            api.post("/v1/queues/channel_inbox", {"payload": {"text": LONG}}).ok(201)
+    while seen < 6:
+        if table == "queue":
+            page = api.post("/v1/queues/channel_inbox/claim", {"worker": "w", "limit": 100})
+        else:
+            path = "/v1/outbox" if table == "outbox" else "/v1/tables/connections"
+            page = api.get(path + "?limit=100" + (f"&after={at}" if at else ""))
+            at = page.ok().get("next_cursor")
+        rows = len(page.ok()["data"])
+        assert 0 < rows <= 2 and len(page.body) < PAGE_MAX_BYTES
+        seen, posts = seen + rows, posts + 1
+    assert seen == 6 and posts == 3
+
+
 # The loop does not wait -----------------------------------------------------------------------------
 
 def test_the_table_of_descriptors_does_not_grow_while_clients_come(start):
