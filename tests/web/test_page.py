@@ -166,6 +166,22 @@ def test_an_agent_is_forgotten(daemon, browser):
     assert api.get("/v1/agents/bob").status == 404
 
 
+def test_the_overview_names_the_replicas_of_a_cluster(daemon, browser):
+    """tests/cluster has real ones; here the answer is put in the place of the daemon's."""
+    rows = [{"number": n, "state": state, "name": name} for n, state, name in ((1, "live", "a"), (2, "expelled", "b"), (3, "live", "c"))]
+    script = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": f"""
+        const real = window.fetch;
+        window.fetch = (url, ...rest) => String(url).includes("/v1/replicas")
+          ? Promise.resolve(new Response(JSON.stringify({{ cluster: true, data: {json.dumps(rows)} }}),
+                                         {{ headers: {{ "Content-Type": "application/json" }} }})) : real(url, ...rest);"""})
+    try:
+        browser.open(daemon)
+        tile = browser.see(".tiles a, .tile, main a", "Replicas")
+        assert tile.text.split("\n") == ["Replicas", "2", "1, 3"], tile.text
+    finally:
+        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": script["identifier"]})
+
+
 def test_a_silent_agent_is_silent_everywhere(start, browser):
     """Not silent in one list and live in the other."""
     daemon = start(agent_evict_after_ms=30_000)

@@ -65,7 +65,7 @@ function tiles({ clock, fleet, matrix, totals, replicas }) {
     tile("Clock", clock.state, clock.state === "trusted" ? "the times agree" : `leapt by ${duration(clock.leap_ms)}`, "#/events"),
     tile("Holds", number(live("holds")), "rows kept by hand", "#/holds"),
     tile("Dead letters", number(dead), dead ? "deletions gave up" : "none gave up", "#/dead-letters"),
-    replicas.length > 1 ? tile("Replicas", number(replicas.length), replicas.map((r) => r.number ?? r.replica ?? r.id).join(", "), "#/") : null,
+    replicas.length > 1 ? tile("Replicas", number(replicas.length), replicas.map((r) => r.number).join(", "), "#/") : null,
   ];
 }
 
