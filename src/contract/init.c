@@ -312,6 +312,13 @@ static int check_guess(struct foreign *f, const struct guess *g, const char *dat
 	return err;
 }
 
+/* Whether the only bound of a checked guess can be kept. */
+static bool guess_is_usable(const struct checked *checked)
+{
+	assert(checked->rules);
+	return checked->rules[0] != NULL;
+}
+
 static void comment_out(struct buf *out, const char *text)
 {
 	while (*text) {
@@ -356,15 +363,15 @@ static int find_usable_form(struct foreign *f, struct guess *g, const char *data
 {
 	int err = check_guess(f, g, database, now, checked, c);
 
-	if (err == LAPSE_OK && !checked->rules[0] && guess_time(g)) {
+	if (err == LAPSE_OK && !guess_is_usable(checked) && guess_time(g)) {
 		g->time = guess_time(g);
 		err = check_again(f, g, database, now, checked, c);
 	}
-	if (err < 0 || checked->rules[0] || !may_grow(g))
+	if (err < 0 || guess_is_usable(checked) || !may_grow(g))
 		return err;
 	g->grows = true;
 	err = check_again(f, g, database, now, checked, c);
-	if (err == LAPSE_OK && !checked->rules[0]) {
+	if (err == LAPSE_OK && !guess_is_usable(checked)) {
 		g->grows = false;
 		err = check_again(f, g, database, now, checked, c);
 	}
@@ -381,8 +388,7 @@ static int write_guess(struct foreign *f, struct guess *g, const char *database,
 
 	if (err < 0)
 		return err;
-	assert(checked.rules);
-	*ret_used = checked.rules[0] != NULL;
+	*ret_used = guess_is_usable(&checked);
 	buf_printf(out, "  # %s: %s of '%s': %s.\n", g->relation->table,
 		   g->hint->keep ? "the age" : "the time", g->column->name, g->hint->why);
 	if (g->grows)

@@ -61,8 +61,8 @@ static void tail_name(char name[TAIL_NAME_BYTES], const char *owner, const char 
 	size_t n = strlen(owner), m = strlen(agent);
 
 	assert(n + 1 + m < TAIL_NAME_BYTES); /* both are ids */
-	memcpy(name, owner, n);
-	name[n] = '\1';
+	memcpy(name, owner, n + 1);
+	name[n] = '\1'; /* where the end was */
 	memcpy(name + n + 1, agent, m + 1);
 }
 

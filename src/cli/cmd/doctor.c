@@ -232,7 +232,7 @@ static int try_unix(const char *path)
 	if (fd < 0 || strlen(path) >= sizeof(to.sun_path))
 		number = fd < 0 ? errno : ENAMETOOLONG;
 	if (number == 0) {
-		strcpy(to.sun_path, path);
+		memcpy(to.sun_path, path, strlen(path) + 1);
 		if (connect(fd, (const struct sockaddr *)&to, sizeof(to)) == 0)
 			number = EADDRINUSE; /* a socket that was left behind refuses */
 	}
