@@ -4,6 +4,7 @@
     with PgProxy(server) as proxy:
         proxy.url                      # like server.url, through the proxy
         proxy.cut_at_commit("after")   # forwards the next COMMIT, then cuts before its answer comes
+        proxy.cut_at_commit("before", meanwhile=function)  # calls it instead, then cuts
         proxy.change = lambda data: …  # changes what the server says
 """
 import re
@@ -28,6 +29,7 @@ class PgProxy:
         self.change = None
         self.cut = None      # None, "before" or "after" the next COMMIT reaches the server
         self.cuts = 0
+        self.meanwhile = None
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(self.home / SOCKET))
         self.listener.listen()
@@ -40,8 +42,8 @@ class PgProxy:
         self.listener.close()
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def cut_at_commit(self, when):
-        self.cut = when
+    def cut_at_commit(self, when, meanwhile=None):
+        self.cut, self.meanwhile = when, meanwhile
 
     def _accept(self):
         while True:
@@ -50,7 +52,11 @@ class PgProxy:
             except OSError:
                 return
             server = socket.socket(socket.AF_UNIX)
-            server.connect(str(self.server.home / SOCKET))
+            try:
+                server.connect(str(self.server.home / SOCKET))
+            except OSError:  # it is down
+                client.close()
+                continue
             threading.Thread(target=self._to_server, args=(client, server), daemon=True).start()
             threading.Thread(target=self._to_client, args=(client, server), daemon=True).start()
 
@@ -68,6 +74,8 @@ class PgProxy:
     def _cut(self, client, server, data):
         when, self.cut = self.cut, None
         self.cuts += 1
+        if self.meanwhile:
+            self.meanwhile()
         if when == "after":
             client.shutdown(socket.SHUT_RDWR)  # the answer finds nobody
             server.sendall(data)

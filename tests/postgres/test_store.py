@@ -12,7 +12,7 @@ import pytest
 
 from harness import Daemon, run_to_end, wait_until
 from pgproxy import PgProxy
-from postgres import postgres_server  # noqa: F401 (a fixture)
+from postgres import Postgres, postgres_server  # noqa: F401 (a fixture)
 from pq import Connection
 
 _names = itertools.count(1)
@@ -122,6 +122,40 @@ def test_a_lost_commit_is_looked_up(start, url, postgres_server, when):  # noqa:
         assert proxy.cuts == 1
         assert sent in api.inbox("a") and count(postgres_server, url) == 2, "once, not twice"
         daemon.stop()
+
+
+def test_a_number_that_a_crashed_server_gives_out_again_proves_nothing(start):
+    """PostgreSQL does not log the numbers of transactions that it gives out, so after a crash they come again."""
+    server = Postgres()
+    url = server.make_database("again")
+    at_commit, crashed = threading.Event(), threading.Event()
+
+    def crash():
+        with Connection(url) as db:
+            lost = db.run("SELECT max(backend_xid::text::bigint) AS n FROM pg_stat_activity")[0]["n"]
+        server.stop(signal.SIGQUIT, keep=True)
+        server.start()
+        with Connection(url) as db:
+            assert db.run("SELECT pg_current_xact_id()::text::bigint AS n")[0]["n"] <= lost
+            while db.run("SELECT pg_current_xact_id()::text::bigint AS n")[0]["n"] < lost:
+                pass
+
+    try:
+        with PgProxy(server) as proxy, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            daemon = start(proxy.url.replace("/lapse?", "/again?"))
+            api = daemon.client()
+            sent = api.send("a")
+            proxy.cut_at_commit("before", meanwhile=lambda: at_commit.set() or crashed.wait(30))
+            answer = pool.submit(api.post, "/v1/agents/a/messages", {"from": "b", "content": "x"})
+            assert at_commit.wait(30)
+            crash()  # here, because the server ends with the thread that started it
+            crashed.set()
+            answer.result(30).fails(503, "unavailable")
+            wait_until(lambda: api.get("/v1/agents/a/messages").status == 200, 20)
+            assert api.inbox("a") == [sent]
+            daemon.stop()
+    finally:
+        server.stop()
 
 
 def test_a_write_that_is_refused_is_that_requests_own(start, url, postgres_server):  # noqa: F811

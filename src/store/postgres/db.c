@@ -122,39 +122,54 @@ static int pg_begin(struct db *head, bool write)
 	return r == LAPSE_ERETRY ? LAPSE_EUNAVAILABLE : r;
 }
 
+/* The server that a COMMIT was sent to. */
+struct commit_place {
+	char timeline[WIRE_TIMELINE_LEN + 1];
+	char life[WIRE_LIFE_MAX];
+};
+
+static struct commit_place place_of(const struct wire *w)
+{
+	struct commit_place p;
+
+	memcpy(p.timeline, w->timeline, sizeof(p.timeline));
+	memcpy(p.life, w->life, sizeof(p.life));
+	return p;
+}
+
 /* One question about a commit; LAPSE_EBUSY = it is still under way. The numbers of transactions
- * mean something only to the server, and the history, that gave them. */
-static int ask_outcome(struct pg_db *db, const char *timeline)
+ * mean something only to the server, and the history, that gave them. A server that crashed gives
+ * numbers out again that it has not written down: then "committed" may be said of another one. */
+static int ask_outcome(struct pg_db *db, const struct commit_place *place)
 {
 	char sql[96], status[32] = "";
 	int r = wire_is_up(&db->wire) ? LAPSE_OK : pg_redial(db, OUTCOME_PAUSE_MS);
 
 	if (r < 0)
 		return LAPSE_EBUSY;
-	if (strcmp(db->wire.timeline, timeline) != 0)
+	if (strcmp(db->wire.timeline, place->timeline) != 0)
 		return LAPSE_EUNKNOWN;
 	snprintf(sql, sizeof(sql), "SELECT pg_xact_status('%s'::xid8)", db->xid);
 	r = wire_ask(&db->wire, sql, status, sizeof(status));
 	if (r < 0 || strcmp(status, "in progress") == 0)
 		return LAPSE_EBUSY;
 	if (strcmp(status, "committed") == 0)
-		return LAPSE_OK;
+		return strcmp(db->wire.life, place->life) == 0 ? LAPSE_OK : LAPSE_EUNKNOWN;
 	return strcmp(status, "aborted") == 0 ? LAPSE_ERETRY : LAPSE_EUNKNOWN;
 }
 
 /* The session was lost before COMMIT was answered. */
 static int find_outcome(struct pg_db *db)
 {
-	char timeline[sizeof(db->wire.timeline)];
+	const struct commit_place place = place_of(&db->wire);
 	int r = LAPSE_EBUSY;
 
 	if (!db->xid[0]) /* it wrote nothing */
 		return LAPSE_ERETRY;
-	memcpy(timeline, db->wire.timeline, sizeof(timeline));
 	for (int i = 0; r == LAPSE_EBUSY && i < OUTCOME_TRIES; i++) {
 		if (i > 0 && !db->dial) /* otherwise ask_outcome() waits */
 			usleep(OUTCOME_PAUSE_MS * 1000);
-		r = ask_outcome(db, timeline);
+		r = ask_outcome(db, &place);
 	}
 	return r == LAPSE_EBUSY ? LAPSE_EUNKNOWN : r;
 }

@@ -183,6 +183,19 @@ static int check_server_version(struct wire *w, struct problem *p)
 	return refuse(w, p, LAPSE_EVERSION, words);
 }
 
+/* A server that has recovered from a crash starts its statistics anew, even where its first process
+ * has survived. */
+static const char SERVER_TIMELINE[] = "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+static const char SERVER_LIFE[] = "SELECT concat(pg_postmaster_start_time(), ' ', stats_reset) "
+				  "FROM pg_stat_bgwriter";
+
+static int learn_history(struct wire *w)
+{
+	int r = wire_ask(w, SERVER_TIMELINE, w->timeline, sizeof(w->timeline));
+
+	return r < 0 ? r : wire_ask(w, SERVER_LIFE, w->life, sizeof(w->life));
+}
+
 static int prepare_session(struct wire *w, struct problem *p)
 {
 	int r = check_server_version(w, p);
@@ -191,9 +204,7 @@ static int prepare_session(struct wire *w, struct problem *p)
 		r = check_direct(w, p);
 	if (r < 0)
 		return r;
-	if (set_limits(w) < 0 || insist_on_sync(w) < 0 ||
-	    wire_ask(w, "SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)", w->timeline,
-		     sizeof(w->timeline)) < 0)
+	if (set_limits(w) < 0 || insist_on_sync(w) < 0 || learn_history(w) < 0)
 		return refuse(w, p, LAPSE_EUNAVAILABLE, w->error);
 	return LAPSE_OK;
 }
@@ -225,6 +236,7 @@ void wire_adopt(struct wire *w, struct wire *from)
 	set_cancel(w, PQgetCancel(w->conn));
 	set_cancel(from, NULL);
 	memcpy(w->timeline, from->timeline, sizeof(w->timeline));
+	memcpy(w->life, from->life, sizeof(w->life));
 	w->session++;
 }
 

@@ -26,6 +26,7 @@
 #define WIRE_ERROR_MAX 256
 #define WIRE_LOCK_MS 100    /* a row that another transaction holds: try again instead */
 #define WIRE_TIMELINE_LEN 8 /* the first digits of a WAL file's name */
+#define WIRE_LIFE_MAX 80    /* two times, as texts */
 
 struct wire_config {
 	const char *uri; /* borrowed */
@@ -42,6 +43,7 @@ struct wire {
 	bool warned;                          /* the server warned since wire_forget_warning() */
 	char error[WIRE_ERROR_MAX];           /* the last error, for logs */
 	char timeline[WIRE_TIMELINE_LEN + 1]; /* of the server; another one after a failover */
+	char life[WIRE_LIFE_MAX];             /* another one after a restart or a crash */
 	pthread_mutex_t cancel_lock;          /* guards `cancel`, which other threads use */
 	PGcancel *cancel;
 
