@@ -9,7 +9,8 @@
 
 #include "contract/keep_state.h"
 
-/* At unlimited pace one intent is for several slices, since each costs a sync. */
+/* On PostgreSQL at unlimited pace one intent is for several slices, since each costs a sync. On
+ * SQLite that sync is the pause in which others get the one lock there is. */
 #define INTENT_SLICES 8
 
 /* Rows the last intent still allows need no new one. The holds are read anew for every slice. */
@@ -27,12 +28,13 @@ static int read_holds(struct keep_worker *w)
 
 int worker_intend(struct keep_worker *w, int64_t rows)
 {
-	bool paced = worker_bound(w)->bound->pace.rows_per_second > 0;
+	bool hurries = w->f->engine == FOREIGN_POSTGRES &&
+		       worker_bound(w)->bound->pace.rows_per_second == 0;
 
 	assert(rows > 0 && w->unsettled <= w->intended);
 	if (rows <= w->intended - w->unsettled)
 		return read_holds(w);
-	return worker_settle(w, paced ? rows : rows * INTENT_SLICES);
+	return worker_settle(w, hurries ? rows * INTENT_SLICES : rows);
 }
 
 int worker_settle(struct keep_worker *w, int64_t intend)
