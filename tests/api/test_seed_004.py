@@ -76,6 +76,7 @@ def test_a_lease_goes_when_it_has_expired_and_not_before(api, daemon, clock, tab
     assert sweep(api)[table] == 0
     take(api, "a", table, "renewed").ok()
     advance(api, clock, 1)
+    assert [lease["key"] for lease in api.get(f"/v1/leases/{table}").ok()["data"]] == ["later", "renewed"], "before any sweep"
     assert {name: n for name, n in sweep(api).items() if n} == {table: 1}
     assert column(daemon, "SELECT key FROM leases ORDER BY key") == ["later", "renewed"]
     advance(api, clock, 1)

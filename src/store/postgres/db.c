@@ -128,7 +128,7 @@ struct commit_place {
 	char life[WIRE_LIFE_MAX];
 };
 
-static struct commit_place place_of(const struct wire *w)
+static struct commit_place where_committed(const struct wire *w)
 {
 	struct commit_place p;
 
@@ -161,7 +161,7 @@ static int ask_outcome(struct pg_db *db, const struct commit_place *place)
 /* The session was lost before COMMIT was answered. */
 static int find_outcome(struct pg_db *db)
 {
-	const struct commit_place place = place_of(&db->wire);
+	const struct commit_place place = where_committed(&db->wire);
 	int r = LAPSE_EBUSY;
 
 	if (!db->xid[0]) /* it wrote nothing */
