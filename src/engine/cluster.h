@@ -101,7 +101,7 @@ int cluster_tell(struct tx *tx, const char *topic, const char *key);
 void cluster_tell_event(struct tx *tx);
 void cluster_note_event(struct engine *e, int64_t seq);
 
-/* Whether there is somebody to tell. */
+/* Whether other replicas must hear of changes. */
 static inline bool cluster_has_others(const struct cluster *c)
 {
 	return c->on && c->others > 0;
@@ -136,7 +136,7 @@ bool cluster_leads(const struct engine *e, const char *scheduler);
 /* In a transaction that removes: LAPSE_ECONFLICT = the lease has moved. */
 int cluster_fence(struct tx *tx, const char *scheduler);
 
-/* Takes the lease from whoever has it, for a sweep that a person asked this replica for. */
+/* Takes the lease from its holder, for a sweep that a person asked this replica for. */
 int cluster_seize(struct engine *e, const char *scheduler);
 
 /* Between engine/cluster.c, cluster_join.c and cluster_lease.c. */

@@ -46,7 +46,7 @@ int cluster_clear_after(struct tx *tx, int64_t number)
 	return r;
 }
 
-/* Outside a cluster no other process has the store: whoever was in one is gone. */
+/* Outside a cluster no other process has the store: replicas of an earlier one are gone. */
 static int clear_all(struct tx *tx)
 {
 	static const struct db_stmt NOBODY = { "UPDATE replicas SET state = 0 WHERE state = 1" };
