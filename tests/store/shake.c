@@ -9,8 +9,11 @@
 #include "engine/engine.h"
 #include "presence/presence.h"
 
-#define SLAB_MOVES_ONE_IN 8  /* a slab is large */
-#define AGENTS_MOVED_MAX 512 /* more would make tests of large fleets crawl */
+/* A shake moves this much of each structure on average: more would make large fleets crawl. */
+#define BYTES_MOVED (16 * 1024)
+#define PIECES_MOVED 32
+
+#define SLAB_MOVES_ONE_IN 8 /* a new slab is 2 MiB, however few live in it */
 
 /* The same bytes at another place; the old place is poisoned until it is used again. */
 static void *move(void *from, size_t size)
@@ -24,16 +27,34 @@ static void *move(void *from, size_t size)
 	return to;
 }
 
+/* Small ones move at every shake, large ones the more seldom the larger they are. */
+static bool moves_now(size_t size)
+{
+	return double_random() % (size / BYTES_MOVED + 1) == 0;
+}
+
+static void *move_at_times(void *from, size_t size)
+{
+	return moves_now(size) ? move(from, size) : from;
+}
+
+/* Where a run of PIECES_MOVED of @count begins: all of a few, any of many. */
+static uint32_t first_piece(uint32_t count)
+{
+	return count > PIECES_MOVED ? (uint32_t)(double_random() % (count - PIECES_MOVED + 1)) : 0;
+}
+
 static void shake_map(struct map *m)
 {
 	if (m->buckets)
-		m->buckets = move(m->buckets, (m->mask + 1) * sizeof(*m->buckets));
+		m->buckets = move_at_times(m->buckets, (m->mask + 1) * sizeof(*m->buckets));
 }
 
 static void shake_slabs(struct fleet *f)
 {
 	f->slabs = move(f->slabs, f->slabs_count * sizeof(*f->slabs));
-	if (f->used > AGENTS_MOVED_MAX || double_random() % SLAB_MOVES_ONE_IN != 0)
+	if (f->used > SLAB_AGENTS || double_random() % SLAB_MOVES_ONE_IN != 0 ||
+	    !moves_now(f->used * sizeof(struct agent)))
 		return;
 	struct agent *to = mem_aligned(64, SLAB_AGENTS * sizeof(*to));
 	memcpy(to, f->slabs[0], f->used * sizeof(*to));
@@ -43,7 +64,9 @@ static void shake_slabs(struct fleet *f)
 
 static void shake_names(struct fleet *f)
 {
-	for (uint32_t i = 0; i < f->used && i < AGENTS_MOVED_MAX; i++) {
+	uint32_t first = first_piece(f->used);
+
+	for (uint32_t i = first; i < f->used && i < first + PIECES_MOVED; i++) {
 		struct agent *a = fleet_at(f, i);
 		if (a->id && a->len >= AGENT_NAME_INLINE) {
 			char **name = (char **)(void *)(a->name + 2);
@@ -84,12 +107,14 @@ static void shake_profile(struct fleet *f, uint32_t i)
 
 static void shake_fleet(struct fleet *f)
 {
+	uint32_t first = first_piece(f->profiles_used);
+
 	shake_slabs(f);
 	shake_names(f);
-	f->buckets = move(f->buckets, f->buckets_room * sizeof(*f->buckets));
+	f->buckets = move_at_times(f->buckets, f->buckets_room * sizeof(*f->buckets));
 	if (f->profiles_cap)
-		f->by_index = move(f->by_index, f->profiles_cap * sizeof(*f->by_index));
-	for (uint32_t i = 0; i < f->profiles_used && i < AGENTS_MOVED_MAX; i++)
+		f->by_index = move_at_times(f->by_index, f->profiles_cap * sizeof(*f->by_index));
+	for (uint32_t i = first; i < f->profiles_used && i < first + PIECES_MOVED; i++)
 		if (f->by_index[i])
 			shake_profile(f, i);
 	shake_map(&f->profiles);
