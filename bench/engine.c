@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -29,6 +30,7 @@ struct connection {
 	bool busy;         /* a request is under way */
 	bool awaits_space; /* EPOLLOUT is armed */
 	uint64_t since_ns; /* when the request was due */
+	uint64_t turns;    /* requests so far */
 	struct bytes out;
 	size_t sent;
 	struct parser parser;
@@ -122,9 +124,12 @@ static void connection_open(struct engine *e, struct connection *c)
 	if (c->fd < 0)
 		die("socket: %s", strerror(errno));
 	setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 	if (connect(c->fd, (struct sockaddr *)&e->load->address, sizeof(e->load->address)) < 0)
 		die("connect: %s", strerror(errno));
+	if (e->load->protocol->greet)
+		e->load->protocol->greet(c->fd);
 	watch(e, c, EPOLL_CTL_ADD, false);
 	idle_put(e, c);
 }
@@ -156,7 +161,7 @@ static void launch(struct engine *e, uint64_t due)
 	c->busy = true;
 	c->since_ns = due;
 	c->sent = 0;
-	c->parser = (struct parser){ 0 };
+	c->parser = (struct parser){ .turn = ++c->turns };
 	bytes_reset(&c->out);
 	e->load->protocol->render(&e->load->request, &e->load->numbers,
 				  numbers_draw(&e->load->numbers), &c->out);
@@ -177,13 +182,25 @@ static void launch_due(struct engine *e)
 	}
 }
 
+/* What the server said, as text: AMQP has its words between bytes that are none. */
+static const char *legible(const char *data, size_t len)
+{
+	static char text[SHOWN_OF_ERROR + 1];
+	size_t i;
+
+	for (i = 0; i < len && i < SHOWN_OF_ERROR; i++) {
+		const unsigned char byte = (unsigned char)data[i];
+		text[i] = isprint(byte) || isspace(byte) ? data[i] : '.';
+	}
+	text[i] = '\0';
+	return text;
+}
+
 /* The first error is shown in the server's own words, at least the end of them. */
 static void count_error(struct engine *e, const char *data, size_t len)
 {
-	if (e->result->errors++ == 0) {
-		const size_t shown = len < SHOWN_OF_ERROR ? len : SHOWN_OF_ERROR;
-		fprintf(stderr, "bench_load: first error reply: %.*s\n", (int)shown, data);
-	}
+	if (e->result->errors++ == 0)
+		fprintf(stderr, "bench_load: first error reply: %s\n", legible(data, len));
 	if (e->result->errors == ENGINE_ERRORS_MAX && !e->load->allow_errors)
 		stop_asked = 1;
 }
@@ -215,8 +232,8 @@ static void connection_receive(struct engine *e, struct connection *c)
 	if (state == REPLY_MORE)
 		return;
 	if (state == REPLY_BROKEN || used != (size_t)n || c->sent < c->out.len)
-		die("the reply is not %s: %.*s", e->load->protocol->name,
-		    (int)(n < SHOWN_OF_ERROR ? n : SHOWN_OF_ERROR), e->input);
+		die("the reply is not %s: %s", e->load->protocol->name,
+		    legible(e->input, (size_t)n));
 	if (state == REPLY_ERROR)
 		count_error(e, e->input, (size_t)n);
 	complete(e, c);

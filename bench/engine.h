@@ -40,7 +40,7 @@ struct load {
 struct result {
 	struct hist latency_ns; /* of every request, unfinished ones with their age at the end */
 	uint64_t answered;
-	uint64_t errors;     /* of the answered: not 2xx, or a RESP error */
+	uint64_t errors;     /* of the answered: REPLY_ERROR */
 	uint64_t unfinished; /* due, but not answered when the drain ended */
 	uint64_t bytes_sent;
 	uint64_t bytes_received;

@@ -72,7 +72,7 @@ static bool header_is(const struct parser *p, const char *name, const char **ret
 static enum reply_state headers_end(struct parser *p)
 {
 	if (p->status < 200) { /* 100 Continue and its like: the real answer follows */
-		*p = (struct parser){ .bytes = p->bytes };
+		*p = (struct parser){ .bytes = p->bytes, .turn = p->turn };
 		return REPLY_MORE;
 	}
 	if (p->status == 204 || p->status == 304)
@@ -147,4 +147,4 @@ static enum reply_state http_step(struct parser *p, const char *data, size_t len
 	return state;
 }
 
-const struct protocol protocol_http = { "http", http_render, http_step };
+const struct protocol protocol_http = { "http", http_render, http_step, NULL };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_load: one load generator for HTTP and for Redis. Reads the command line, runs the engine,
- * prints one JSON object. bench/README.md shows how the rows of the benchmark use it.
+ * bench_load: one load generator for HTTP, for Redis and for AMQP 0-9-1. Reads the command line,
+ * runs the engine, prints one JSON object. bench/README.md shows how the rows of the benchmark use
+ * it.
  *
  * Exit status: 0 all answers were good; 1 some were errors or never came; 2 it could not run.
  */
@@ -20,7 +21,7 @@
 
 /* The command line as written; load_init turns it into a struct load. */
 struct options {
-	const char *http, *resp, *method, *path, *body, *type, *item, *join;
+	const char *http, *resp, *amqp, *method, *path, *queue, *body, *type, *item, *join;
 	const char *headers[REQUEST_HEADERS_MAX];
 	size_t header_count;
 	unsigned long long connections, requests, rate, spread, list, seed;
@@ -43,9 +44,11 @@ struct option_row {
 static const struct option_row ROWS[] = {
 	{ "http", "HOST:PORT", "the peer, if it speaks HTTP", OPTION_TEXT, AT(http), 0 },
 	{ "resp", "HOST:PORT", "the peer, if it is Redis", OPTION_TEXT, AT(resp), 0 },
+	{ "amqp", "HOST:PORT", "the peer, if it is RabbitMQ; user and password guest", OPTION_TEXT, AT(amqp), 0 },
 	{ "method", "NAME", "of the HTTP request (POST with a body, else GET)", OPTION_TEXT, AT(method), 0 },
 	{ "path", "TEMPLATE", "of the HTTP request", OPTION_TEXT, AT(path), 0 },
-	{ "body", "TEMPLATE", "its body", OPTION_TEXT, AT(body), 0 },
+	{ "queue", "TEMPLATE", "where AMQP messages go; it must exist", OPTION_TEXT, AT(queue), 0 },
+	{ "body", "TEMPLATE", "of the HTTP request or of the AMQP message", OPTION_TEXT, AT(body), 0 },
 	{ "type", "NAME", "media type of the body (application/json)", OPTION_TEXT, AT(type), 0 },
 	{ "header", "'NAME: V'", "one more header of it, up to 8", OPTION_HEADER, 0, 0 },
 	{ "connections", "N", "one request is under way on each (64)", OPTION_WHOLE, AT(connections), ENGINE_CONNECTIONS_MAX },
@@ -67,7 +70,8 @@ static const struct option_row ROWS[] = {
 static void print_usage(FILE *to)
 {
 	fputs("usage: bench_load --http HOST:PORT --path TEMPLATE [options]\n"
-	      "       bench_load --resp HOST:PORT [options] -- COMMAND [ARGUMENT...]\n\n",
+	      "       bench_load --resp HOST:PORT [options] -- COMMAND [ARGUMENT...]\n"
+	      "       bench_load --amqp HOST:PORT --queue TEMPLATE --body TEMPLATE [options]\n\n",
 	      to);
 	for (size_t i = 0; i < ROWS_COUNT; i++)
 		fprintf(to, "  --%-13s %-9s  %s\n", ROWS[i].name, ROWS[i].value, ROWS[i].help);
@@ -181,15 +185,25 @@ static void request_resp(struct request *r, int count, char **args)
 	r->arg_count = (size_t)count;
 }
 
+static void request_amqp(struct request *r, const struct options *o, int extra)
+{
+	if (!o->queue || !o->body || extra > 0)
+		die("--amqp needs --queue, --body and nothing behind the options");
+	template_parse(&r->path, o->queue);
+	template_parse(&r->body, o->body);
+}
+
 static void load_init(struct load *load, struct options *o, int count, char **args)
 {
-	if (!o->http == !o->resp || o->connections == 0)
-		die("one peer (--http or --resp) and a connection are needed; see --help");
+	if (!!o->http + !!o->resp + !!o->amqp != 1 || o->connections == 0)
+		die("one peer (--http, --resp or --amqp) and a connection are needed; see --help");
 	if (o->seconds <= 0)
 		o->seconds = o->requests ? SECONDS_MAX : 5;
 
 	*load = (struct load){
-		.protocol = o->http ? &protocol_http : &protocol_resp,
+		.protocol = o->http   ? &protocol_http
+			    : o->resp ? &protocol_resp
+				      : &protocol_amqp,
 		.connections = (uint32_t)o->connections,
 		.requests_max = o->requests ? o->requests : UINT64_MAX,
 		.duration_ns = (uint64_t)(o->seconds * 1e9),
@@ -197,11 +211,13 @@ static void load_init(struct load *load, struct options *o, int count, char **ar
 		.rate = o->rate,
 		.allow_errors = o->allow_errors,
 	};
-	parse_address(o->http ? o->http : o->resp, &load->address);
+	parse_address(o->http ? o->http : o->resp ? o->resp : o->amqp, &load->address);
 	numbers_init(&load->numbers, o->seed, (uint32_t)o->spread, (uint32_t)o->list, o->item,
 		     o->join);
 	if (o->http)
 		request_http(&load->request, o, count);
+	else if (o->amqp)
+		request_amqp(&load->request, o, count);
 	else
 		request_resp(&load->request, count, args);
 }

@@ -10,8 +10,9 @@ import subprocess
 import time
 
 import stores
+from broker import RabbitMQ
 from rows import (BROADCAST_AGENTS, CONNECTIONS, NO_UNREAD_LIMIT, POST, XADD, Figure, Row, alternate, column,
-                  measure, number, open_loop, saturation)
+                  figures_of, measure, number, open_loop, post, saturation)
 from servers import BenchError, Lapse, Redis
 from stores import CONTENT
 
@@ -21,6 +22,10 @@ FILING, NO_FILING = ("--message-tail-max", "8192"), ("--message-tail-max", "1000
 INBOX = 10_000
 NO_WORSE = 1.05  # of the earlier version; the rest is noise
 CLAIMED = 100
+#: what XADD has as fields
+PUBLISH = ["--queue", "inbox-%02u", "--body", '{"from":"bench-sender","content":"' + CONTENT
+           + '","type":"text","metadata":{}}']
+QUEUES = 16
 
 
 def spread(arguments, agents):
@@ -90,6 +95,34 @@ def broadcast_pipelined(bench):
     return beside(bench, "broadcast-pipelined", f"one POST /v1/messages to {BROADCAST_AGENTS} agents, messages/s, against "
                   f"XADD pipelined by {BROADCAST_AGENTS}",
                   {"lapse": lambda: post_many(bench), "redis": lambda: pipelined_xadd(bench)}, None)
+
+
+# -- a broker ----------------------------------------------------------------------------------------
+
+
+def publish(bench, queues):
+    with RabbitMQ(bench.directory("rabbitmq"), queues) as broker:
+        sample = measure(bench, broker, [*PUBLISH, "--spread", str(queues)])
+        stored = broker.stored(broker.answered)
+    if stored != broker.answered:
+        raise BenchError(f"{broker.answered} messages were confirmed and {stored} are in the queues")
+    return sample
+
+
+def durable_post_rabbitmq(bench):
+    samples = alternate(bench, {"lapse": lambda: post(bench), "rabbitmq": lambda: publish(bench, 1),
+                                "queues": lambda: publish(bench, QUEUES)})
+    ours, theirs, many = (Figure(f"{side} messages/s", "/s", column(samples[side], "messages/s")) for side in samples)
+    row = Row("durable-post-rabbitmq", f"durable POST of a message to {stores.AGENTS} agents, {CONNECTIONS} connections, "
+              "against persistent messages to one quorum queue of a single RabbitMQ node, each connection publishing its "
+              "next message after the confirm of the last", ours, theirs, ours.median / theirs.median, "–")
+    row.figures, row.their_figures = (figures_of(samples[side], "messages/s") for side in ("lapse", "rabbitmq"))
+    cpu = {side: Figure("", "µs", column(samples[side], "CPU µs")) for side in samples}
+    row.notes.append("Measured by the servers' CPU time per message instead, lapse does "
+                     f"{cpu['rabbitmq'].median / cpu['lapse'].median:.2f}× what RabbitMQ does.")
+    row.notes.append(f"Spread over {QUEUES} quorum queues, RabbitMQ does {many} at {cpu['queues']} of CPU; lapse does "
+                     f"{ours.median / many.median:.2f}× that.")
+    return row
 
 
 # -- latency while messages are filed ---------------------------------------------------------------
@@ -231,6 +264,7 @@ ROWS = {
     "durable-post-long": durable_post_long,
     "durable-post-wide": durable_post_wide,
     "broadcast-pipelined": broadcast_pipelined,
+    "durable-post-rabbitmq": durable_post_rabbitmq,
     "filing-latency": filing_latency,
     "consumer-cpu": consumer_cpu,
     "message-start": message_start,

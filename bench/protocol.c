@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two reply parsers share; see protocol.h. */
+/* What the reply parsers share; see protocol.h. */
 #include "protocol.h"
 
 #include <string.h>

@@ -83,4 +83,4 @@ static enum reply_state resp_step(struct parser *p, const char *data, size_t len
 	return p->failed ? REPLY_ERROR : REPLY_OK;
 }
 
-const struct protocol protocol_resp = { "resp", resp_render, resp_step };
+const struct protocol protocol_resp = { "resp", resp_render, resp_step, NULL };

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two servers of a benchmark, the load generator, and what the kernel says a server has used.
+"""The servers of a benchmark, the load generator, and what the kernel says a server has used.
 
-Both servers are started the same way: a fresh directory on the same disk, a free port of the loopback
+They are started the same way: a fresh directory on the same disk, a free port of the loopback
 address, the end by SIGTERM. `Lapse` can also be started in another time (libfaketime) or under a tool
 (valgrind).
 """
@@ -33,6 +33,8 @@ class Server:
     """A process with a data directory. Use it in a `with` statement."""
 
     name = ""
+    peer = "--http"  # what bench_load calls it
+    answered = 0  # requests of bench_load so far
     ready_max_s = START_MAX_S
 
     def __init__(self, directory):
@@ -148,6 +150,7 @@ class Redis(Server):
     a log, where lapse works in memory too."""
 
     name = "redis"
+    peer = "--resp"
 
     def __init__(self, directory, tool=(), durable=True):
         super().__init__(directory)
@@ -242,17 +245,7 @@ http {{
             out.write(user + self.CONFIG.format(directory=os.path.dirname(config), port=port))
         self.start(["nginx", "-c", config, "-p", directory], stdout=subprocess.DEVNULL)
         self.address = f"127.0.0.1:{port}"
-        self.await_ready(port)
-
-    def await_ready(self, port):
-        deadline = time.monotonic() + self.ready_max_s
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                with socket.create_connection(("127.0.0.1", port)):
-                    return
-            except OSError:
-                time.sleep(0.05)
-        raise BenchError(f"nginx did not start\n{self.log_tail()}")
+        await_port(self, port, self.process)
 
     def cpu_s(self):
         """The workers do the work: they are the master's children."""
@@ -278,6 +271,18 @@ def machine_cpu_s():
     with open("/proc/stat", encoding="ascii") as stat:
         user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, stat.readline().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / HZ
+
+
+def await_port(server, port, process):
+    """Until this process of the server listens."""
+    deadline = time.monotonic() + server.ready_max_s
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with socket.create_connection(("127.0.0.1", port)):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise BenchError(f"{server.name} did not start\n{server.log_tail()}")
 
 
 def free_port():
@@ -315,8 +320,7 @@ class Load:
         self.binary = binary
 
     def command(self, server, arguments):
-        peer = "--resp" if isinstance(server, Redis) else "--http"
-        return [self.binary, peer, server.address, *arguments]
+        return [self.binary, server.peer, server.address, *arguments]
 
     def __call__(self, server, arguments):
         run = subprocess.run(self.command(server, arguments), capture_output=True, text=True,
@@ -338,4 +342,6 @@ class Load:
         if status != 0:
             raise BenchError(f"the load on {server.name} failed ({status}): {err}{out}\n"
                              f"{server.log_tail()}")
-        return json.loads(out)
+        result = json.loads(out)
+        server.answered += result["answered"]
+        return result
