@@ -116,8 +116,9 @@ static int eventlog_merge(struct eventlog *l, const struct event_stretch *s, eve
 	return LAPSE_OK;
 }
 
-int eventlog_walk(const struct engine *e, struct db *db, const struct event_stretch *s,
-		  event_row_fn *fn, void *arg, int64_t *ret_end)
+static int eventlog_walk_tables(const struct engine *e, struct db *db,
+				const struct event_stretch *s, event_row_fn *fn, void *arg,
+				int64_t *ret_end)
 {
 	struct eventlog CLEANUP(eventlog_done) l = { 0 };
 	int r = eventlog_add(&l, db, NULL, s);
@@ -127,4 +128,22 @@ int eventlog_walk(const struct engine *e, struct db *db, const struct event_stre
 		if ((*x)->events)
 			r = eventlog_add(&l, db, (*x)->events, s);
 	return r < 0 ? r : eventlog_merge(&l, s, fn, arg, ret_end);
+}
+
+/* All tables must be read as they are at one moment. A row that goes leaves its event in another
+ * table (event_leave): between two snapshots it would be in neither. A caller's read transaction is
+ * one snapshot; a caller that writes is alone. */
+int eventlog_walk(const struct engine *e, struct db *db, const struct event_stretch *s,
+		  event_row_fn *fn, void *arg, int64_t *ret_end)
+{
+	lapse_ms now;
+
+	if (db_in_transaction(db))
+		return eventlog_walk_tables(e, db, s, fn, arg, ret_end);
+	int r = db_begin_read(db, &now);
+	if (r < 0)
+		return r;
+	r = eventlog_walk_tables(e, db, s, fn, arg, ret_end);
+	db_rollback(db);
+	return r;
 }

@@ -48,7 +48,8 @@ const char *event_row_data(const struct event_row *row);
 typedef bool event_row_fn(void *arg, const struct event_row *row); /* false = enough */
 
 /* Shows the events after `after` and up to `upto`, at most `limit`. *ret_end = everything up to it
- * was shown, or, with the newest first, everything from it on. On any connection. */
+ * was shown, or, with the newest first, everything from it on. On any connection; outside of a
+ * transaction it makes one of its own. */
 struct event_stretch {
 	int64_t after, upto, limit;
 	bool newest_first;

@@ -6,6 +6,7 @@
         proxy.cut_at_commit("after")   # forwards the next COMMIT, then cuts before its answer comes
         proxy.cut_at_commit("before", meanwhile=function)  # calls it instead, then cuts
         proxy.change = lambda data: …  # changes what the server says
+        proxy.call_before(b"FROM messages", function)      # calls it before a statement is prepared, once
 """
 import re
 import shutil
@@ -30,6 +31,7 @@ class PgProxy:
         self.cut = None      # None, "before" or "after" the next COMMIT reaches the server
         self.cuts = 0
         self.meanwhile = None
+        self.before = None   # (text, function)
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(self.home / SOCKET))
         self.listener.listen()
@@ -44,6 +46,9 @@ class PgProxy:
 
     def cut_at_commit(self, when, meanwhile=None):
         self.cut, self.meanwhile = when, meanwhile
+
+    def call_before(self, text, function):
+        self.before = text, function
 
     def _accept(self):
         while True:
@@ -68,6 +73,9 @@ class PgProxy:
             if self.cut and name and b"\0" + name + b"\0" in data:
                 self._cut(client, server, data)
                 return
+            if self.before and self.before[0] in data:
+                (_, function), self.before = self.before, None
+                function()
             server.sendall(data)
         self._close(client, server)
 
