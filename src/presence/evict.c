@@ -24,6 +24,7 @@
 #define FLUSH_STOP_US 1000000   /* a clean stop flushes no longer than this */
 #define FLUSH_LOOK_AGENTS 20000 /* a slice looks at, whether it writes them or not */
 #define DUE_CAP 1000000
+#define LOAD_AT_ONCE 20000
 #define UNKNOWN_PAUSE_MS 100     /* until a deadline is looked at again that cannot be judged yet */
 #define CATCH_UP_PAUSE_US 250000 /* between two walks of the mark that have caught up */
 
@@ -32,7 +33,8 @@
  * that is brought back to now. */
 
 static const struct db_stmt LOAD = {
-	"SELECT id, owner, agent, cluster_id, capabilities, metadata, last_seen FROM agents"
+	"SELECT id, owner, agent, cluster_id, capabilities, metadata, last_seen FROM agents "
+	"WHERE id > $1 ORDER BY id LIMIT $2"
 };
 
 static const struct db_stmt LOWER = { "UPDATE agents SET last_seen = $1 WHERE last_seen > $1" };
@@ -46,6 +48,31 @@ static int lower_seen(struct tx *tx, lapse_ms now)
 	return db_post(&q, DB_ANY);
 }
 
+/* The agents after *last, some of them. */
+static int load_some_agents(struct tx *tx, struct fleet *f, lapse_ms now, int64_t *last,
+			    bool *ahead)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &LOAD);
+	int r, n = 0;
+
+	db_bind_int(&q, 1, *last);
+	db_bind_int(&q, 2, LOAD_AT_ONCE);
+	while ((r = db_step(&q)) > 0) {
+		struct traits t = { .owner = db_text(&q, 1),
+				    .cluster = db_text(&q, 3),
+				    .capabilities = db_text(&q, 4),
+				    .metadata = presence_metadata_hash(db_text(&q, 5)) };
+		lapse_ms seen = db_int(&q, 6);
+		*last = db_int(&q, 0);
+		*ahead |= seen > now;
+		fleet_add(f, db_text(&q, 2), &t, *last, seen < now ? seen : now, now);
+		n++;
+	}
+	return r < 0 ? r : n == LOAD_AT_ONCE;
+}
+
+/* In many statements: a large fleet must not be one answer in memory, nor, in a cluster, one
+ * statement that takes longer than a turn may wait for. */
 static int load_agents(struct tx *tx)
 {
 	struct engine *e = tx->engine;
@@ -54,9 +81,9 @@ static int load_agents(struct tx *tx)
 				    (struct breaker_rule){ e->settings->agent_breaker_percent,
 							   e->settings->agent_breaker_min },
 				    now);
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &LOAD);
+	int64_t last = INT64_MIN;
 	bool ahead = false;
-	int r;
+	int r = 1;
 
 	assert(tx_is_open(tx));
 	engine_set_room(e, ROOM_PRESENCE, f);
@@ -65,15 +92,8 @@ static int load_agents(struct tx *tx)
 	f->flushed_at = f->flush_started_at = now;
 	f->flush_next = clock_mono(e->clock) + FLUSH_EVERY_US;
 	fleet_reserve(f, (uint32_t)tx_live(tx, &AGENT_BOUND));
-	while ((r = db_step(&q)) > 0) {
-		struct traits t = { .owner = db_text(&q, 1),
-				    .cluster = db_text(&q, 3),
-				    .capabilities = db_text(&q, 4),
-				    .metadata = presence_metadata_hash(db_text(&q, 5)) };
-		lapse_ms seen = db_int(&q, 6);
-		ahead |= seen > now;
-		fleet_add(f, db_text(&q, 2), &t, db_int(&q, 0), seen < now ? seen : now, now);
-	}
+	while (r > 0)
+		r = load_some_agents(tx, f, now, &last, &ahead);
 	return r == LAPSE_OK && ahead ? lower_seen(tx, now) : r;
 }
 
@@ -662,7 +682,7 @@ static const struct bound_memory AGENT_MEMORY = {
 const struct bound_spec AGENT_BOUND = {
 	.name = "agents",
 	.scheduler = "agents",
-	.bounded_by = "agent_evict_after_ms after last_seen; agents_max",
+	.bounded_by = "agent_evict_after_ms after last_seen; agents_max_per_owner; agents_max",
 	.due_when = "now - last_seen > agent_evict_after_ms",
 	.safety_rule = "After a restart every agent gets one threshold; when more than "
 		       "agent_breaker_percent of an owner's agents fall silent together, their "
