@@ -5,6 +5,8 @@ agents beat every 30 seconds, or fall silent.
 PostgreSQL runs on the same machine as everybody else, and syncs its commits. Its CPU time is that of all its processes.
 """
 import contextlib
+import http.client
+import json
 import math
 import re
 import subprocess
@@ -96,9 +98,6 @@ def postgres_post(bench):
 EVERY_S = 30  # how often an agent is heard of
 EVICT_S = 90
 BEATS = "heartbeats/s"
-#: A replica that joins reads the whole fleet in its turn, and half a lease is the limit of that: on a busy machine more
-#: than a million agents take by default.
-LEASE = ("--cluster-lease-ms", "60000")
 EVICTED = "SELECT count(*) FROM events WHERE kind IN ('agent.evicted', 'agent.suspected')"
 
 
@@ -132,7 +131,7 @@ def beat_in_turn(bench, replicas, agents, seconds):
 
 def beaten(bench):
     agents, seconds = bench.scale.agents, bench.scale.cluster_s
-    settings = ("--agent-evict-after-ms", str(EVICT_S * 1000), *LEASE)
+    settings = ("--agent-evict-after-ms", str(EVICT_S * 1000))
     with two_replicas(bench, agents, settings) as (database, one, two):
         used = [machine_cpu_s(), database.cpu_s(), sum(one.cpu_s()), sum(two.cpu_s())]
         start = time.monotonic()
@@ -163,6 +162,34 @@ def cluster_heartbeat(bench):
     return row
 
 
+class NamedEvictions(Evictions):
+    """With the agents' names."""
+
+    def take(self, kind, arrived, event):
+        super().take(kind, arrived, event)
+        self.seen[-1] += (event["data"]["agent_id"],)
+
+
+def beat_by_turns(replicas, names, pass_s):
+    """Each agent beats at one replica and then, a pass later, at the other: half of them at the first one last. Gives
+    when each one's last heartbeat was answered, in ms since 1970."""
+    connections = [http.client.HTTPConnection(one.address, timeout=60) for one in replicas]
+    answered = {}
+    for turn in range(2):
+        start = time.monotonic()
+        for i, name in enumerate(names):
+            time.sleep(max(0, start + pass_s * i / len(names) - time.monotonic()))
+            connection = connections[(i + turn) % 2]
+            connection.request("POST", f"/v1/agents/{name}/heartbeat", json.dumps({"cluster_id": fleets.CLUSTER}),
+                               {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status != 200:
+                raise BenchError(f"a heartbeat: {answer.status}")
+            answered[name] = time.time() * 1e3
+    return answered
+
+
 def cluster_lag(bench):
     """Agents that both replicas have heard of fall silent one by one, among a fleet that does not."""
     scale, due = bench.scale, bench.scale.due_few
@@ -171,29 +198,27 @@ def cluster_lag(bench):
     with two_replicas(bench, agents, silence) as (_, one, two):
         with fleets.KeptAlive(bench, one, agents, scale.silence_s) as alive:
             machine, start = machine_cpu_s(), time.monotonic()
-            evictions = Evictions(two)
+            evictions = NamedEvictions(two)
+            names = [f"gone-{i:011}" for i in range(due)]
             fleets.beat_all(bench.load, one, "gone", due)
-            rate = math.ceil(due / 2 / (scale.silence_s / 4))
-            for each in (two, one):
-                bench.load(each, ["--path", f"/v1/agents/{fleets.name('gone')}/heartbeat", "--body",
-                                  f'{{"cluster_id":"{fleets.CLUSTER}"}}', "--spread", str(due), "--requests",
-                                  str(due), "--rate", str(2 * rate), "--connections", "4"])
+            answered = beat_by_turns((one, two), names, scale.silence_s / 4)
             seen = evictions.await_count(due, 4 * scale.silence_s)
             machine, elapsed = machine_cpu_s() - machine, time.monotonic() - start
             alive.end()
         for each in (one, two):
             fleets.check_tracked(each, agents)
     window = scale.silence_s * 1000
-    return {**lags("", [arrived - last - window for arrived, _, last in seen]),
-            **lags("event's at ", [at - last - window for _, at, last in seen]),
+    return {**lags("", [arrived - answered[name] - window for arrived, _, _, name in seen]),
+            **lags("from last_seen ", [arrived - last - window for arrived, _, last, _ in seen]),
             "machine used by everybody %": share_of_machine(machine, elapsed)}
 
 
 def cluster_eviction_lag(bench):
     samples = alternate(bench, {"lapse": lambda: cluster_lag(bench)})["lapse"]
     ours = Figure("p99", "ms", column(samples, "p99 ms"))
-    row = Row("cluster-eviction-lag", f"p99 from last_seen + threshold to the arrival of agent.evicted on a stream, two "
-              f"replicas alive, {bench.scale.due_few:,} agents falling due among {bench.scale.agents // 10:,} live",
+    row = Row("cluster-eviction-lag", f"p99 from the answer to an agent's last heartbeat + threshold to the arrival of "
+              f"agent.evicted on a stream, two replicas alive, {bench.scale.due_few:,} agents that beat at both falling due "
+              f"among {bench.scale.agents // 10:,} live",
               ours, target="≤ 2 s", met=ours.median <= 2000)
     row.figures = figures_of(samples, "p99 ms")
     return row

@@ -29,52 +29,82 @@ static void write_hold(struct buf *out, const struct hold *h)
 }
 
 /* A slice of a contract that began before the hold was committed may still remove the row: the
- * answer waits until that slice is over. */
+ * answer waits until that slice is over. One of another replica is looked for now and then. */
 #define SLICE_WAIT_MS 60000
+#define SLICE_LOOK_MS 50
 
 struct hold_state {
 	int64_t slice;
+	struct bound_slices slices; /* of all replicas, in a cluster */
 	const char *reply, *waits_for;
 	const struct bound_spec *spec;
 };
+
+static bool has_slice(const struct bound_slices *slices, int64_t id)
+{
+	for (size_t i = 0; i < slices->count; i++)
+		if (slices->ids[i] == id)
+			return true;
+	return false;
+}
+
+/* Whether one of the slices that were under way when the hold was placed still is. */
+static int slices_last(struct call *c, const struct hold_state *s, bool *ret)
+{
+	struct bound_slices now;
+	int r = s->spec->elsewhere->slices(c->tx, s->spec, &now);
+
+	*ret = s->slice != 0 && s->spec->elsewhere->slice(s->spec) == s->slice;
+	for (size_t i = 0; r == LAPSE_OK && i < s->slices.count; i++)
+		*ret |= has_slice(&now, s->slices.ids[i]);
+	return r;
+}
 
 static int hold_settled(struct call *c)
 {
 	const struct hold_state *s = c->state;
 	const struct bound *b = matrix_find(c->engine, c->params[0]);
 	lapse_ms left = call_wait_left(c, SLICE_WAIT_MS);
+	bool last = false;
+	int r = b && b->spec == s->spec ? slices_last(c, s, &last) : LAPSE_OK;
 
-	if (b && b->spec == s->spec && s->spec->elsewhere->slice(s->spec) == s->slice) {
-		if (left == 0)
-			return problem_set(
-				&c->problem, LAPSE_EUNAVAILABLE, NULL,
-				"the hold is placed, but a sweep that began before it is "
-				"still under way: try again");
-		c->next = hold_settled;
-		return call_park(c, s->waits_for, left);
+	if (r < 0)
+		return r;
+	if (!last) {
+		buf_puts(&c->reply, s->reply);
+		return LAPSE_OK;
 	}
-	buf_puts(&c->reply, s->reply);
-	return LAPSE_OK;
+	if (left == 0)
+		return problem_set(&c->problem, LAPSE_EUNAVAILABLE, NULL,
+				   "the hold is placed, but a sweep that began before it is "
+				   "still under way: try again");
+	c->next = hold_settled;
+	return call_park(c, s->waits_for,
+			 s->slices.count && left > SLICE_LOOK_MS ? SLICE_LOOK_MS : left);
 }
 
 static int hold_answer(struct call *c, const struct hold *h)
 {
 	const struct bound *b = matrix_find(c->engine, h->table);
-	int64_t slice = b && b->spec->elsewhere ? b->spec->elsewhere->slice(b->spec) : 0;
+	const struct bound_elsewhere *there = b ? b->spec->elsewhere : NULL;
 	struct buf CLEANUP(buf_done) reply = { 0 };
+	struct hold_state *s = arena_alloc(&c->arena, sizeof(*s));
 
-	if (slice == 0) {
+	*s = (struct hold_state){ .slice = there ? there->slice(b->spec) : 0 };
+	int r = there ? there->slices(c->tx, b->spec, &s->slices) : LAPSE_OK;
+	if (r < 0)
+		return r;
+	if (s->slice == 0 && s->slices.count == 0) {
 		write_hold(&c->reply, h);
 		return LAPSE_OK;
 	}
-	struct hold_state *s = c->state = arena_alloc(&c->arena, sizeof(*s));
 	write_hold(&reply, h);
-	*s = (struct hold_state){ .slice = slice,
-				  .reply = arena_strdup(&c->arena, buf_text(&reply)),
-				  .waits_for = b->spec->elsewhere->waits_for(b->spec),
-				  .spec = b->spec };
+	s->reply = arena_strdup(&c->arena, buf_text(&reply));
+	s->waits_for = there->waits_for(b->spec);
+	s->spec = b->spec;
+	c->state = s;
 	c->next = hold_settled;
-	return call_park(c, s->waits_for, SLICE_WAIT_MS);
+	return call_park(c, s->waits_for, s->slices.count ? SLICE_LOOK_MS : SLICE_WAIT_MS);
 }
 
 static int hold_key_of(struct call *c, const char **ret)

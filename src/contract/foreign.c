@@ -177,10 +177,26 @@ int foreign_begin(struct foreign *f, bool write)
 	return begin_transaction(f, write, 0);
 }
 
-int foreign_begin_brief(struct foreign *f, int64_t lock_ms)
+int foreign_begin_removal(struct foreign *f, int64_t lock_ms, bool lazy)
 {
-	assert(lock_ms > 0);
-	return begin_transaction(f, true, lock_ms);
+	assert(f->magic == FOREIGN_MAGIC && !f->in_transaction && lock_ms >= 0);
+	f->error[0] = '\0';
+	int err = f->driver->begin_removal(f, lock_ms, lazy);
+	f->in_transaction = err == LAPSE_OK;
+	f->writes = true;
+	return err;
+}
+
+int foreign_flush(struct foreign *f)
+{
+	assert(f->magic == FOREIGN_MAGIC && !f->in_transaction);
+	return f->driver->flush(f);
+}
+
+void foreign_tidy(struct foreign *f)
+{
+	assert(f->magic == FOREIGN_MAGIC && !f->in_transaction);
+	f->driver->tidy(f);
 }
 
 int foreign_commit(struct foreign *f)

@@ -80,7 +80,8 @@ struct foreign {
 	enum dialect dialect;
 	bool read_only; /* nothing can be written through it */
 	bool in_transaction;
-	bool writes; /* the open transaction may write */
+	bool writes;     /* the open transaction may write */
+	bool met_writer; /* another session wrote between the last two removals */
 	char error[512];
 };
 
@@ -102,6 +103,9 @@ struct foreign_driver {
 	void (*close)(struct foreign *f);
 	int (*begin)(struct foreign *f, bool write,
 		     int64_t lock_ms); /* 0 = as long as opened for */
+	int (*begin_removal)(struct foreign *f, int64_t lock_ms, bool lazy);
+	void (*tidy)(struct foreign *f);
+	int (*flush)(struct foreign *f);
 	int (*commit)(struct foreign *f);
 	void (*rollback)(struct foreign *f);
 	int (*run)(struct foreign *f, const char *sql, const struct datum *params, size_t count,
@@ -121,8 +125,17 @@ void foreign_closep(struct foreign **f);
 
 int foreign_begin(struct foreign *f, bool write);
 
-/* One that writes and waits at most `lock_ms` for a lock; on SQLite as long as any other. */
-int foreign_begin_brief(struct foreign *f, int64_t lock_ms);
+/* A transaction that removes rows, and waits at most `lock_ms` for a lock (0 = as long as any
+ * other; on SQLite always). `lazy`: its commit is not synced; foreign_flush() does that for all of
+ * them. Says in f->met_writer whether another session has written since the last one. */
+int foreign_begin_removal(struct foreign *f, int64_t lock_ms, bool lazy);
+
+/* All that was committed so far is on disk. */
+int foreign_flush(struct foreign *f);
+
+/* Between two removals: what the database has to do because of them, if others would have to do it
+ * otherwise. */
+void foreign_tidy(struct foreign *f);
 int foreign_commit(struct foreign *f);
 void foreign_rollback(struct foreign *f); /* also when none is open */
 

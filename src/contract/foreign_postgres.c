@@ -20,6 +20,8 @@ struct foreign_postgres {
 	PGconn *conn;
 	PGcancel *cancel;
 	int64_t statement_ms, lock_ms, transaction_ms;
+	int64_t next_id; /* the next transaction's number, as a script last said */
+	int64_t last_id; /* and at the last removal; 0 = there was none */
 };
 
 static struct foreign_postgres *foreign_postgres_of(struct foreign *f)
@@ -128,29 +130,76 @@ static int run_script(struct foreign_postgres *s, const char *sql)
 {
 	PGresult *result = PQexec(s->conn, sql);
 
-	if (PQresultStatus(result) != PGRES_COMMAND_OK)
+	ExecStatusType status = PQresultStatus(result);
+	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
 		return fail_postgres(s, result);
+	if (PQntuples(result) == 1)
+		s->next_id = strtoll(PQgetvalue(result, 0, 0), NULL, 10);
 	PQclear(result);
 	return LAPSE_OK;
 }
 
-static int foreign_postgres_begin(struct foreign *f, bool write, int64_t lock_ms)
+/* `more` is the rest of the script, in the same round trip. */
+static int begin_postgres(struct foreign_postgres *s, bool write, int64_t lock_ms, const char *more)
 {
-	struct foreign_postgres *s = foreign_postgres_of(f);
-	char sql[256];
+	char sql[512];
 
 	assert(s->lock_ms > 0 && s->statement_ms > 0);
 	/* Not READ WRITE: a database whose transactions only read by default is left alone. */
 	snprintf(sql, sizeof(sql),
 		 "BEGIN ISOLATION LEVEL READ COMMITTED %s; SET LOCAL statement_timeout = %lld; "
 		 "SET LOCAL lock_timeout = %lld; "
-		 "SET LOCAL idle_in_transaction_session_timeout = %lld",
+		 "SET LOCAL idle_in_transaction_session_timeout = %lld%s",
 		 write ? "" : "READ ONLY", (long long)s->statement_ms,
-		 (long long)(lock_ms > 0 ? lock_ms : s->lock_ms), (long long)s->transaction_ms);
+		 (long long)(lock_ms > 0 ? lock_ms : s->lock_ms), (long long)s->transaction_ms,
+		 more);
 	int err = run_script(s, sql);
 	if (err < 0 && PQtransactionStatus(s->conn) != PQTRANS_IDLE)
 		PQclear(PQexec(s->conn, "ROLLBACK"));
 	return err;
+}
+
+static int foreign_postgres_begin(struct foreign *f, bool write, int64_t lock_ms)
+{
+	return begin_postgres(foreign_postgres_of(f), write, lock_ms, "");
+}
+
+#define NEXT_ID_SQL "; SELECT txid_snapshot_xmax(txid_current_snapshot())"
+
+/* Numbers are given to transactions that write. Ours took one at most. */
+static int foreign_postgres_begin_removal(struct foreign *f, int64_t lock_ms, bool lazy)
+{
+	struct foreign_postgres *s = foreign_postgres_of(f);
+
+	s->next_id = 0;
+	int err = begin_postgres(s, true, lock_ms,
+				 lazy ? "; SET LOCAL synchronous_commit = off" NEXT_ID_SQL
+				      : NEXT_ID_SQL);
+	if (err < 0)
+		return err;
+	f->met_writer = s->last_id > 0 && s->next_id - s->last_id > 1;
+	s->last_id = s->next_id;
+	return LAPSE_OK;
+}
+
+/* A synced commit syncs the log up to its own place, and so everything before it. One that wrote
+ * nothing to the log is not synced: a message is the least that can be written. */
+static int foreign_postgres_flush(struct foreign *f)
+{
+	int err = foreign_begin(f, true);
+
+	if (err == LAPSE_OK)
+		err = foreign_run(f, "SELECT pg_logical_emit_message(true, 'lapse', '')", NULL, 0,
+				  NULL);
+	if (err == LAPSE_OK)
+		return foreign_commit(f);
+	foreign_rollback(f);
+	return err;
+}
+
+static void foreign_postgres_tidy(struct foreign *f)
+{
+	(void)f;
 }
 
 /* A failed transaction answers COMMIT with ROLLBACK; that is no success. */
@@ -259,6 +308,9 @@ const struct foreign_driver FOREIGN_POSTGRES_DRIVER = {
 	.open = foreign_postgres_open,
 	.close = foreign_postgres_close,
 	.begin = foreign_postgres_begin,
+	.begin_removal = foreign_postgres_begin_removal,
+	.tidy = foreign_postgres_tidy,
+	.flush = foreign_postgres_flush,
 	.commit = foreign_postgres_commit,
 	.rollback = foreign_postgres_rollback,
 	.run = foreign_postgres_run,

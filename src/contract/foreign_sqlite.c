@@ -3,16 +3,23 @@
  * A user's SQLite file. It stays as its owner set it up: the journal mode is never changed, nothing
  * is created, and closing does not checkpoint. Foreign keys are enforced, as the file's own program
  * is expected to.
+ *
+ * In WAL mode a lazy removal's commit is not synced, which would make every writer wait for the
+ * disk: after a loss of power rows may be back, in order, and the next sweep removes them again.
  */
 #include <assert.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "contract/foreign.h"
 
-#define KEPT_MAX 16 /* statements that stay compiled: those of a slice, several times over */
+#define KEPT_MAX 16   /* statements that stay compiled: those of a slice, several times over */
+#define NAP_US 100    /* between two tries for the lock: a commit of another takes about as long */
+#define NAPS_SHORT 20 /* tries after so short a nap; then it is a millisecond */
+#define TIDY_PAGES 1000     /* of the log: from here on SQLite makes who commits write them back */
 #define PROGRESS_STEPS 2000 /* of SQLite's machine between two looks at the clock, about 50 µs */
 
 struct kept {
@@ -26,7 +33,11 @@ struct foreign_sqlite {
 	sqlite3 *db;
 	struct kept kept[KEPT_MAX];
 	uint64_t uses;
-	int64_t statement_ms;
+	int64_t statement_ms, lock_ms;
+	bool has_log;      /* the journal mode is WAL */
+	bool lazy;         /* commits are not synced */
+	int log_pages;     /* of the log at our last commit */
+	int64_t version;   /* changes when another connection has written; 0 = not known yet */
 	lapse_us deadline; /* monotonic, of the running statement */
 	atomic_bool cancelled;
 };
@@ -84,6 +95,28 @@ static int look_at_clock(void *arg)
 	return atomic_load(&s->cancelled) || clock_mono(&CLOCK_SYSTEM) > s->deadline;
 }
 
+/* SQLite's own handler would sleep for up to 100 ms at a time, and miss the moment. */
+static int nap_for_lock(void *arg, int tries)
+{
+	const struct foreign_sqlite *s = arg;
+
+	if (tries > s->lock_ms)
+		return 0;
+	usleep(tries < NAPS_SHORT ? NAP_US : 1000);
+	return 1;
+}
+
+/* In the place of SQLite's own, which would write pages back before the commit returns. */
+static int note_log_pages(void *arg, sqlite3 *db, const char *name, int pages)
+{
+	struct foreign_sqlite *s = arg;
+
+	(void)db;
+	(void)name;
+	s->log_pages = pages;
+	return SQLITE_OK;
+}
+
 /* Whether the file is a store of lapse: bounds of a contract must not reach into it. */
 static bool is_own_store(sqlite3 *db)
 {
@@ -124,6 +157,18 @@ static int open_sqlite_file(const struct foreign_config *config, sqlite3 **ret, 
 	return LAPSE_OK;
 }
 
+static bool has_log(sqlite3 *db)
+{
+	sqlite3_stmt *stmt = NULL;
+	bool is_wal = false;
+
+	if (sqlite3_prepare_v2(db, "PRAGMA journal_mode", -1, &stmt, NULL) == SQLITE_OK &&
+	    sqlite3_step(stmt) == SQLITE_ROW)
+		is_wal = strcmp((const char *)sqlite3_column_text(stmt, 0), "wal") == 0;
+	sqlite3_finalize(stmt);
+	return is_wal;
+}
+
 static int foreign_sqlite_open(const struct foreign_config *config, struct foreign **ret,
 			       struct buf *error)
 {
@@ -139,7 +184,10 @@ static int foreign_sqlite_open(const struct foreign_config *config, struct forei
 	s->statement_ms = config->statement_ms;
 	sqlite3_extended_result_codes(db, 1);
 	sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	sqlite3_busy_timeout(db, (int)config->lock_ms);
+	s->lock_ms = config->lock_ms;
+	s->has_log = has_log(db);
+	sqlite3_busy_handler(db, nap_for_lock, s);
+	sqlite3_wal_hook(db, note_log_pages, s);
 	sqlite3_progress_handler(db, PROGRESS_STEPS, look_at_clock, s);
 	*ret = &s->base;
 	return LAPSE_OK;
@@ -177,11 +225,25 @@ static int run_sqlite_text(struct foreign_sqlite *s, const char *sql)
 	return code == SQLITE_OK ? LAPSE_OK : fail_sqlite(s, code);
 }
 
+static int sync_lazily(struct foreign_sqlite *s, bool lazy)
+{
+	if (!s->has_log || lazy == s->lazy)
+		return LAPSE_OK;
+	int err =
+		run_sqlite_text(s, lazy ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL");
+	if (err == LAPSE_OK)
+		s->lazy = lazy;
+	return err;
+}
+
 static int foreign_sqlite_begin(struct foreign *f, bool write, int64_t lock_ms)
 {
+	struct foreign_sqlite *s = foreign_sqlite_of(f);
+	int err = write ? sync_lazily(s, false) : LAPSE_OK;
+
 	(void)lock_ms;
-	assert(sqlite3_get_autocommit(foreign_sqlite_of(f)->db));
-	return run_sqlite_text(foreign_sqlite_of(f), write ? "BEGIN IMMEDIATE" : "BEGIN");
+	assert(sqlite3_get_autocommit(s->db));
+	return err < 0 ? err : run_sqlite_text(s, write ? "BEGIN IMMEDIATE" : "BEGIN");
 }
 
 static int foreign_sqlite_commit(struct foreign *f)
@@ -310,6 +372,49 @@ static int foreign_sqlite_run(struct foreign *f, const char *sql, const struct d
 	return err;
 }
 
+static int foreign_sqlite_begin_removal(struct foreign *f, int64_t lock_ms, bool lazy)
+{
+	struct foreign_sqlite *s = foreign_sqlite_of(f);
+	struct rows CLEANUP(rows_done) rows;
+
+	(void)lock_ms;
+	rows_init(&rows);
+	int err = sync_lazily(s, lazy);
+	if (err == LAPSE_OK)
+		err = foreign_sqlite_run(f, "PRAGMA data_version", NULL, 0, &rows);
+	if (err < 0)
+		return err;
+	int64_t version = rows_int(&rows, 0, 0);
+	f->met_writer = s->version != 0 && version != s->version;
+	s->version = version;
+	return run_sqlite_text(s, "BEGIN IMMEDIATE");
+}
+
+static int foreign_sqlite_flush(struct foreign *f)
+{
+	struct foreign_sqlite *s = foreign_sqlite_of(f);
+	sqlite3_file *log = NULL;
+
+	if (!s->has_log)
+		return LAPSE_OK;
+	int code = sqlite3_file_control(s->db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+	if (code == SQLITE_OK && log && log->pMethods)
+		code = log->pMethods->xSync(log, SQLITE_SYNC_NORMAL);
+	return code == SQLITE_OK ? LAPSE_OK
+				 : foreign_fail(f, sort_sqlite(code), "the log cannot be synced");
+}
+
+/* A busy reader or another that does the same is no failure: it is tried again after the next
+ * removal. */
+static void foreign_sqlite_tidy(struct foreign *f)
+{
+	struct foreign_sqlite *s = foreign_sqlite_of(f);
+
+	if (s->log_pages >= TIDY_PAGES)
+		sqlite3_wal_checkpoint_v2(s->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	s->log_pages = 0;
+}
+
 static int foreign_sqlite_now(struct foreign *f, lapse_ms *ret)
 {
 	(void)f;
@@ -331,6 +436,9 @@ const struct foreign_driver FOREIGN_SQLITE_DRIVER = {
 	.open = foreign_sqlite_open,
 	.close = foreign_sqlite_close,
 	.begin = foreign_sqlite_begin,
+	.begin_removal = foreign_sqlite_begin_removal,
+	.tidy = foreign_sqlite_tidy,
+	.flush = foreign_sqlite_flush,
 	.commit = foreign_sqlite_commit,
 	.rollback = foreign_sqlite_rollback,
 	.run = foreign_sqlite_run,

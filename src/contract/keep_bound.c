@@ -108,6 +108,15 @@ static int pass_fence(void *arg, struct foreign *f)
 	return lease_fence(w->lease, f);
 }
 
+/* In a cluster others may have given the slice up: keep_store.h. */
+static bool pass_is_late(void *arg)
+{
+	const struct keep_worker *w = arg;
+
+	return worker_engine(w)->settings->cluster &&
+	       clock_mono(&CLOCK_SYSTEM) - w->held_at > SLICE_TRUST_MS * INT64_C(1000);
+}
+
 static void worker_begin_pass(struct keep_worker *w)
 {
 	bool dry = w->scheduler->sweep.dry_run;
@@ -118,6 +127,7 @@ static void worker_begin_pass(struct keep_worker *w)
 				      .dry = dry,
 				      .held = pass_is_held,
 				      .fence = dry ? NULL : pass_fence,
+				      .late = dry ? NULL : pass_is_late,
 				      .arg = w };
 
 	assert(!w->pass);

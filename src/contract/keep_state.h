@@ -31,9 +31,10 @@ struct keep_bound {
 
 	/* How the last sweep left it. */
 	struct pass_tally left;
-	bool waiting;      /* for approval */
-	int64_t recovered; /* rows an interrupted run may have removed without telling */
-	int64_t before;    /* rows that sweeps of this command removed before the last one */
+	bool waiting;       /* for approval */
+	int64_t recovered;  /* rows an interrupted run may have removed without telling */
+	int64_t recovering; /* such rows that the open transaction tells */
+	int64_t before;     /* rows that sweeps of this command removed before the last one */
 	int64_t together_before;
 	int64_t expected;  /* rows the sweep under way counted as due; 0 = not counted */
 	char problem[256]; /* why it could not be swept; "" = it was */
@@ -89,6 +90,7 @@ struct keep_worker {
 
 	struct held_keys held;
 	int64_t slice;     /* number of the slice under way, 0 = none */
+	lapse_us held_at;  /* monotonic: the holds are at least as new */
 	int64_t intended;  /* rows of the intent that is not settled */
 	int64_t unsettled; /* rows removed since the intent was written, not in our store yet */
 	lapse_us lease_at; /* monotonic: when the lease was last renewed */
@@ -188,6 +190,9 @@ void worker_start_slice(struct keep_worker *w);
 /* Before a slice of up to so many rows: an intent covers them, and its holds are read. */
 int worker_intend(struct keep_worker *w, int64_t rows);
 
+/* After it: holds that other replicas are asked for need not wait for it any more. */
+void worker_slice_over(struct keep_worker *w);
+
 /* What the last slices removed, and the next intent; 0 = there is none. */
 int worker_settle(struct keep_worker *w, int64_t intend);
 
@@ -196,5 +201,8 @@ void worker_tell(struct keep_worker *w);
 
 /* Tells, once, what an earlier run left open. */
 int keep_recover(struct keeper *k, struct keep_terms *terms);
+
+/* With the lease, before the first slice: tells what an earlier holder of it did not. */
+int worker_recover(struct keep_worker *w);
 
 #endif

@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "engine/engine.h"
+#include "store/migrate.h"
 
 static const struct db_stmt BOUND_GET = {
 	"SELECT hash, intent_rows, untold FROM contract_bounds WHERE name = $1"
@@ -68,6 +69,51 @@ int kept_bound_intend(struct tx *tx, const char *name, int64_t rows, int64_t rem
 	db_bind_int(&q, 3, tx->now);
 	db_bind_int(&q, 4, removed);
 	return db_post(&q, DB_ANY);
+}
+
+/* One row of `meta` for each bound and replica: the slice's id, which tells when it began. */
+static const struct db_stmt SLICES = {
+	"SELECT m.value FROM replicas AS r JOIN meta AS m ON m.key = $1 || CAST(r.number AS TEXT) "
+	"WHERE m.value >= $2"
+};
+
+static const char *slice_key(struct tx *tx, const char *bound)
+{
+	return arena_printf(&tx->arena, "slice %s ", bound);
+}
+
+static int slice_write(struct tx *tx, const char *bound, int64_t id)
+{
+	const char *key = arena_printf(&tx->arena, "%s%d", slice_key(tx, bound),
+				       (int)tx->engine->ids.replica);
+
+	assert(tx_can_write(tx) && tx->engine->cluster.on);
+	return meta_set(tx->db, key, id);
+}
+
+int slice_note_begun(struct tx *tx, const char *bound)
+{
+	return slice_write(tx, bound, id_next(&tx->engine->ids, tx->now));
+}
+
+int slice_note_ended(struct tx *tx, const char *bound)
+{
+	return slice_write(tx, bound, 0);
+}
+
+int slices_under_way(struct tx *tx, const char *bound, struct bound_slices *ret)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &SLICES);
+	int r;
+
+	ret->count = 0;
+	db_bind_text(&q, 1, slice_key(tx, bound));
+	db_bind_int(&q, 2, id_floor(time_sub(tx->now, SLICE_OVER_MS)));
+	while ((r = db_step(&q)) > 0) {
+		assert(ret->count < BOUND_SLICES_MAX);
+		ret->ids[ret->count++] = db_int(&q, 0);
+	}
+	return r;
 }
 
 int kept_bound_told(struct tx *tx, const char *name)

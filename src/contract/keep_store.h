@@ -7,6 +7,7 @@
 #define LAPSE_CONTRACT_KEEP_STORE_H
 
 #include "base/map.h"
+#include "engine/bound.h"
 #include "engine/tx.h"
 
 /* How a bound was left by earlier runs. */
@@ -26,6 +27,18 @@ int kept_bound_intend(struct tx *tx, const char *name, int64_t rows, int64_t rem
 /* Everything that was removed is in an event of this transaction. */
 int kept_bound_told(struct tx *tx, const char *name);
 int kept_bound_swept(struct tx *tx, const char *name, int64_t hash);
+
+/* In a cluster, before a slice: this replica is about to remove rows of the bound, by the holds
+ * that the transaction sees. And after it. A hold that another replica is asked for waits for it.
+ *
+ * A replica may die, or be stopped, in a slice. So nothing commits later than SLICE_TRUST_MS after
+ * its holds were read, and the server ends a transaction that is idle for FOREIGN_TRANSACTION_MS:
+ * after SLICE_OVER_MS a slice is over, whatever became of its replica. */
+#define SLICE_TRUST_MS 20000
+#define SLICE_OVER_MS 40000
+int slice_note_begun(struct tx *tx, const char *bound);
+int slice_note_ended(struct tx *tx, const char *bound);
+int slices_under_way(struct tx *tx, const char *bound, struct bound_slices *ret);
 
 struct approval {
 	const char *bound;

@@ -144,6 +144,11 @@ static void done_open(struct offload *o)
 	}
 	if (!clocks_agree(w))
 		return;
+	int r = w->scheduler->sweep.dry_run ? LAPSE_OK : worker_recover(w);
+	if (r < 0) {
+		worker_failed(w, r, "lapse's own store failed");
+		return;
+	}
 	w->lease_at = clock_mono(worker_engine(w)->clock);
 	w->now = w->theirs < w->trusted ? w->theirs : w->trusted;
 	w->at = 0;

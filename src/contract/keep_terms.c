@@ -62,6 +62,12 @@ static const char *slice_wakes(const struct bound_spec *spec)
 	return spec->scheduler;
 }
 
+static int slices_of(struct tx *tx, const struct bound_spec *spec, struct bound_slices *ret)
+{
+	ret->count = 0;
+	return tx->engine->cluster.on ? slices_under_way(tx, spec->name, ret) : LAPSE_OK;
+}
+
 static void write_state(const struct bound_spec *spec, struct buf *out)
 {
 	const struct keep_bound *b = bound_of(spec);
@@ -106,6 +112,7 @@ void keep_bound_write(const struct keep_bound *b, struct buf *out)
 static const struct bound_elsewhere ELSEWHERE = { .name_key = name_key,
 						  .slice = slice_of,
 						  .waits_for = slice_wakes,
+						  .slices = slices_of,
 						  .write = write_state,
 						  .kept = left_over,
 						  .waits = waits_for_approval,

@@ -13,17 +13,48 @@
  * SQLite that sync is the pause in which others get the one lock there is. */
 #define INTENT_SLICES 8
 
+/* In a cluster the same transaction notes that a slice begins. A hold that is placed afterwards,
+ * through any replica, finds the note and waits. */
+static int load_holds(struct keep_worker *w, struct tx *tx)
+{
+	const char *bound = worker_bound(w)->spec.name;
+	int r = tx->engine->cluster.on ? slice_note_begun(tx, bound) : LAPSE_OK;
+
+	return r < 0 ? r : held_keys_load(tx, bound, &w->held);
+}
+
 /* Rows the last intent still allows need no new one. The holds are read anew for every slice. */
 static int read_holds(struct keep_worker *w)
 {
+	struct engine *e = worker_engine(w);
 	struct tx tx;
-	int r = tx_begin_read(&tx, worker_engine(w));
+	int r = e->cluster.on ? tx_begin(&tx, e) : tx_begin_read(&tx, e);
 
 	if (r < 0)
 		return r;
-	r = held_keys_load(&tx, worker_bound(w)->spec.name, &w->held);
+	r = load_holds(w, &tx);
+	if (r == LAPSE_OK && tx.write)
+		return tx_commit(&tx);
 	tx_rollback(&tx);
 	return r;
+}
+
+/* When this fails, others wait until the slice must be over. */
+void worker_slice_over(struct keep_worker *w)
+{
+	struct engine *e = worker_engine(w);
+	struct tx tx;
+
+	assert(!w->busy && w->slice == 0);
+	if (!e->cluster.on || w->scheduler->sweep.dry_run)
+		return;
+	int r = tx_begin(&tx, e);
+	if (r == LAPSE_OK)
+		r = slice_note_ended(&tx, worker_bound(w)->spec.name);
+	if (r == LAPSE_OK)
+		tx_commit_lazy(&tx);
+	else
+		tx_rollback(&tx);
 }
 
 int worker_intend(struct keep_worker *w, int64_t rows)
@@ -32,6 +63,7 @@ int worker_intend(struct keep_worker *w, int64_t rows)
 		       worker_bound(w)->bound->pace.rows_per_second == 0;
 
 	assert(rows > 0 && w->unsettled <= w->intended);
+	w->held_at = clock_mono(&CLOCK_SYSTEM);
 	if (rows <= w->intended - w->unsettled)
 		return read_holds(w);
 	return worker_settle(w, hurries ? rows * INTENT_SLICES : rows);
@@ -47,7 +79,7 @@ int worker_settle(struct keep_worker *w, int64_t intend)
 	if (r == LAPSE_OK && (intend > 0 || w->intended > 0))
 		r = kept_bound_intend(&tx, b->spec.name, intend, w->unsettled);
 	if (r == LAPSE_OK && intend > 0)
-		r = held_keys_load(&tx, b->spec.name, &w->held);
+		r = load_holds(w, &tx);
 	if (r < 0) {
 		tx_rollback(&tx);
 		return r;
@@ -137,39 +169,66 @@ int keep_approve(struct keeper *k, bool *ret_any)
 }
 
 /* What a run that ended in the middle removed, and the rows of the slice it was in: an upper bound
- * of what was not told. */
-static int recover_bound(struct tx *tx, struct keep_terms *t, struct keep_bound *b)
+ * of what was not told. It is told now; the memory follows in commit_recovered(). */
+static int tell_left_over(struct tx *tx, struct keep_terms *t, struct keep_bound *b,
+			  const struct kept_bound *kept)
 {
 	struct buf CLEANUP(buf_done) data = { 0 };
-	struct approval asked = { 0 };
-	struct kept_bound kept = { 0 };
-	int r = kept_bound_get(tx, b->spec.name, &kept);
-	int64_t most = kept.intent_rows + kept.untold;
+	int64_t most = kept->intent_rows + kept->untold;
 
 	assert(b->row && b->worker);
-	assert(r < 0 || (kept.intent_rows >= 0 && kept.untold >= 0));
-	int asks = approval_get(tx, &tx->arena, b->spec.name, &asked);
-	if (r == LAPSE_OK && asks < 0 && asks != LAPSE_ENOTFOUND)
-		r = asks;
-	b->waiting = asks == LAPSE_OK && asked.given_at == 0;
-	if (kept.known && kept.hash == b->hash) /* the history of sweeps knows when */
-		b->row->last_success = b->worker->scheduler->last_ended_at;
-	if (r < 0 || most == 0)
-		return r;
+	assert(kept->intent_rows >= 0 && kept->untold >= 0);
+	if (most == 0)
+		return LAPSE_OK;
 	json_begin(&data, '{');
 	json_put_text(&data, "contract", t->contract->name);
 	json_put_text(&data, "scheduler", b->spec.scheduler);
 	json_put_int(&data, "count", most);
-	json_put_bool(&data, "upper_bound", kept.intent_rows > 0);
+	json_put_bool(&data, "upper_bound", kept->intent_rows > 0);
 	json_key(&data, "tables");
 	json_begin(&data, '{');
 	json_put_int(&data, b->spec.name, most);
 	json_end(&data, '}');
 	json_end(&data, '}');
-	b->row->pruned += most;
-	b->recovered = most;
-	r = event_add_named(tx, "", t->pruned[b->worker->number], &data);
+	b->recovering = most;
+	int r = event_add_named(tx, "", t->pruned[b->worker->number], &data);
 	return r < 0 ? r : kept_bound_told(tx, b->spec.name);
+}
+
+static int commit_recovered(struct tx *tx, struct keep_terms *t, int err)
+{
+	if (err < 0)
+		tx_rollback(tx);
+	else
+		err = tx_commit(tx);
+	for (size_t i = 0; i < t->contract->bounds_count; i++) {
+		struct keep_bound *b = &t->bounds[i];
+		if (err == LAPSE_OK) {
+			b->row->pruned += b->recovering;
+			b->recovered += b->recovering;
+		}
+		b->recovering = 0;
+	}
+	return err;
+}
+
+/* At a start. In a cluster another replica may be in the middle of a sweep: what is not told yet is
+ * left to it, or to the replica that takes its lease. */
+static int recover_bound(struct tx *tx, struct keep_terms *t, struct keep_bound *b)
+{
+	struct approval asked = { 0 };
+	struct kept_bound kept = { 0 };
+	int r = kept_bound_get(tx, b->spec.name, &kept);
+
+	if (r < 0)
+		return r;
+	int asks = approval_get(tx, &tx->arena, b->spec.name, &asked);
+	if (asks < 0 && asks != LAPSE_ENOTFOUND)
+		return asks;
+	b->waiting = asks == LAPSE_OK && asked.given_at == 0;
+	if (kept.known && kept.hash == b->hash) /* the history of sweeps knows when */
+		b->row->last_success = b->worker->scheduler->last_ended_at;
+	return tx->engine->cluster.on ? LAPSE_OK : tell_left_over(tx, t, b, &kept);
 }
 
 int keep_recover(struct keeper *k, struct keep_terms *terms)
@@ -182,9 +241,26 @@ int keep_recover(struct keeper *k, struct keep_terms *terms)
 		r = schedule_load(k->e, k->workers[i].scheduler);
 	for (size_t i = 0; r == LAPSE_OK && i < terms->contract->bounds_count; i++)
 		r = recover_bound(&tx, terms, &terms->bounds[i]);
-	if (r < 0) {
-		tx_rollback(&tx);
-		return r;
+	return commit_recovered(&tx, terms, r);
+}
+
+int worker_recover(struct keep_worker *w)
+{
+	struct keep_terms *t = worker_terms(w);
+	struct tx tx;
+	int r = tx_begin(&tx, worker_engine(w));
+
+	assert(!w->busy && !w->scheduler->sweep.dry_run);
+	for (size_t i = 0; r == LAPSE_OK && i < t->contract->bounds_count; i++) {
+		struct kept_bound kept = { 0 };
+		if (t->bounds[i].worker != w)
+			continue;
+		r = kept_bound_get(&tx, t->bounds[i].spec.name, &kept);
+		if (r == LAPSE_OK)
+			r = tell_left_over(&tx, t, &t->bounds[i], &kept);
 	}
-	return tx_commit(&tx);
+	r = commit_recovered(&tx, t, r);
+	if (r == LAPSE_OK)
+		w->intended = w->unsettled = 0; /* of a sweep whose end could not be written */
+	return r;
 }

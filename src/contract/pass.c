@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "contract/pass_state.h"
 
@@ -17,11 +18,14 @@ struct pass *pass_new(const struct pass_config *config)
 	p->magic = PASS_MAGIC;
 	p->config = *config;
 	p->cutoff = rule_cutoff(config->rule, config->now);
-	p->limit = PASS_ROWS_FIRST;
+	p->limit = p->cut = PASS_ROWS_FIRST;
+	p->yield = (struct yield){ .engine = config->f->engine,
+				   .slice_us = config->rule->bound->pace.slice_ms * 1000,
+				   .met_at = INT64_MIN };
 	p->tally.oldest = LAPSE_NEVER;
 	p->tally.newest = INT64_MIN;
 	if (config->dry)
-		p->limit = PASS_ROWS_MAX;
+		p->limit = p->cut = YIELD_ROWS_MAX;
 	statement_init(&p->st, config->rule->dialect);
 	rows_init(&p->page);
 	rows_init(&p->locked);
@@ -73,7 +77,7 @@ struct scan pass_scan(const struct pass *p)
 			      .group = p->has_group ? p->group : NULL,
 			      .after = p->has_after ? p->after : NULL,
 			      .only_time = p->only_time,
-			      .limit = p->limit };
+			      .limit = p->page_limit };
 }
 
 static bool walks_groups(const struct pass *p)
@@ -83,7 +87,7 @@ static bool walks_groups(const struct pass *p)
 	return scan_groups(&s)->count > 0;
 }
 
-static void forget_position(struct pass *p)
+void pass_forget_position(struct pass *p)
 {
 	p->has_after = p->finishing = false;
 	p->idle = 0;
@@ -93,7 +97,7 @@ static void forget_position(struct pass *p)
 static void next_leaf(struct pass *p)
 {
 	assert(p->leaf < p->config.rule->relation->leaves_count);
-	forget_position(p);
+	pass_forget_position(p);
 	p->has_group = p->group_done = false;
 	if (++p->leaf < p->config.rule->relation->leaves_count)
 		return;
@@ -125,12 +129,11 @@ static int next_group(struct pass *p)
 		p->group[i] = datum_copy(memory, rows_at(&p->locked, 0, i));
 	p->has_group = true;
 	p->group_done = false;
-	forget_position(p);
+	pass_forget_position(p);
 	return LAPSE_OK;
 }
 
-/* The next page goes on after the row of this time and key; without a key, from this time on. */
-static void remember_position(struct pass *p, const struct datum *time, const struct datum *key)
+void pass_remember_position(struct pass *p, const struct datum *time, const struct datum *key)
 {
 	const struct rule *r = p->config.rule;
 	struct arena *memory = &p->after_memory[p->after_turn ^= 1];
@@ -208,12 +211,12 @@ static void advance(struct pass *p)
 
 	assert((int64_t)rows <= p->page_limit);
 	if ((int64_t)rows == p->page_limit && !(by_key && p->idle >= PASS_WALK_STOP)) {
-		remember_position(p, rows_at(&p->page, rows - 1, SCAN_TIME),
-				  rows_at(&p->page, rows - 1, SCAN_KEY));
+		pass_remember_position(p, rows_at(&p->page, rows - 1, SCAN_TIME),
+				       rows_at(&p->page, rows - 1, SCAN_KEY));
 		p->finishing = false;
 	} else if (p->has_group) {
 		p->group_done = true;
-		forget_position(p);
+		pass_forget_position(p);
 	} else {
 		next_leaf(p);
 	}
@@ -231,25 +234,38 @@ static int pass_find_group(struct pass *p, bool *ret_any)
 	} else {
 		*ret_any = true;
 	}
-	p->page_limit = p->limit;
 	return err;
 }
 
-/* Up to twice as many rows, or down to half of them. A page that was not full says nothing about
- * how long more rows take. */
-static void adapt(struct pass *p, int64_t rows, lapse_us took)
+void pass_note_cut(struct pass *p, int64_t rows)
 {
-	lapse_us wanted = p->config.rule->bound->pace.slice_ms * 1000;
-	int64_t limit = p->limit;
+	const lapse_us now = clock_mono(&CLOCK_SYSTEM), took = now - p->cut_from;
+	bool full = rows == p->page_limit && p->page_limit == p->cut;
 
-	assert(took >= 0 && wanted > 0);
-	if (took > wanted)
-		limit = took > 2 * wanted ? limit / 2 : limit * wanted / took;
-	else if (rows == p->page_limit)
-		limit = took * 2 < wanted ? limit * 2 : limit * wanted / (took + 1);
-	p->next_limit = limit < PASS_ROWS_LEAST ? PASS_ROWS_LEAST
-			: limit > PASS_ROWS_MAX ? PASS_ROWS_MAX
-						: limit;
+	yield_note(&p->yield, p->config.f->met_writer, now);
+	p->cut = yield_rows(p->cut, full, took, yield_cut_us(&p->yield, now));
+	p->rest_us = rows > 0 ? yield_rest_us(&p->yield, took, now) : 0;
+}
+
+bool pass_is_lazy(struct pass *p)
+{
+	bool lazy = yield_is_giving_way(&p->yield, clock_mono(&CLOCK_SYSTEM));
+
+	p->unsynced = p->unsynced || lazy;
+	return lazy;
+}
+
+/* What the database has to do anyway is done in the rest. */
+void pass_rest(struct pass *p)
+{
+	const lapse_us until = time_add(clock_mono(&CLOCK_SYSTEM), p->rest_us);
+
+	if (!p->config.f->in_transaction)
+		foreign_tidy(p->config.f);
+	lapse_us left = p->rest_us > 0 ? until - clock_mono(&CLOCK_SYSTEM) : 0;
+	p->rest_us = 0;
+	if (left > 0)
+		usleep((useconds_t)left);
 }
 
 /* A dry pass: as if all of them went. */
@@ -296,8 +312,7 @@ static int page_by_rows(struct pass *p, int64_t *ret_removed)
 	if (err < 0)
 		return err;
 	choose_removals(p, &c);
-	const lapse_us start =
-		clock_mono(&CLOCK_SYSTEM); /* reading locks nothing: it does not count */
+	p->cut_from = clock_mono(&CLOCK_SYSTEM); /* reading locks nothing: it does not count */
 	if (p->config.dry)
 		note_chosen(p, &c, ret_removed);
 	else if (c.count > 0)
@@ -308,25 +323,8 @@ static int page_by_rows(struct pass *p, int64_t *ret_removed)
 		p->idle = idle;
 		return err;
 	}
-	adapt(p, (int64_t)p->page.count, clock_mono(&CLOCK_SYSTEM) - start);
+	pass_note_cut(p, (int64_t)p->page.count);
 	advance(p);
-	return LAPSE_OK;
-}
-
-/* The same without a page. Fewer rows than asked for: the end is near, or some stayed. Then pages
- * tell. */
-static int rows_at_once(struct pass *p, int64_t *ret_removed)
-{
-	const lapse_us start = clock_mono(&CLOCK_SYSTEM);
-	const struct datum *last;
-	int err = pass_sweep_at_once(p, ret_removed, &last);
-
-	if (err < 0)
-		return err;
-	adapt(p, *ret_removed, clock_mono(&CLOCK_SYSTEM) - start);
-	if (*ret_removed > 0)
-		remember_position(p, last, NULL);
-	p->finishing = *ret_removed < p->page_limit;
 	return LAPSE_OK;
 }
 
@@ -338,8 +336,9 @@ static int pass_page(struct pass *p, int64_t *ret_removed, bool *ret_any)
 	if (err < 0 || !*ret_any)
 		return err;
 	if (pass_sweeps_at_once(p)) {
-		err = rows_at_once(p, ret_removed);
-		if (err != LAPSE_ERETRY)
+		bool swept;
+		err = pass_sweep_at_once(p, ret_removed, &swept);
+		if (err < 0 || swept)
 			return err;
 	} else if (p->wary > 0) {
 		p->wary--;
@@ -353,39 +352,58 @@ static int after_failure(struct pass *p, int err, bool *ret_more)
 	if (err != LAPSE_ERETRY)
 		return err;
 	p->tally.locks++;
-	p->next_limit = p->limit > 1 ? p->limit / 2 : 1;
+	p->cut = p->cut > 1 ? p->cut / 2 : 1;
 	if (++p->locks >= PASS_LOCKS_MAX)
 		return LAPSE_ERETRY;
 	*ret_more = true;
 	return LAPSE_OK;
 }
 
-/* Pages that remove nothing are cheap: several of them make a slice. */
+/* Pages that remove nothing are cheap: several of them make a slice. So do several cuts, with a
+ * rest after each, while the pass gives way to others. */
 static int pass_pages(struct pass *p, int64_t *ret_removed, bool *ret_more)
 {
-	const lapse_us stop =
-		time_add(clock_mono(&CLOCK_SYSTEM), p->config.rule->bound->pace.slice_ms * 1000);
-	bool any;
+	const lapse_us stop = time_add(clock_mono(&CLOCK_SYSTEM), p->yield.slice_us);
+	bool any, enough;
 
 	do {
-		int err = pass_page(p, ret_removed, &any);
+		int64_t removed = 0;
+		p->room = p->limit - *ret_removed;
+		p->page_limit = p->cut < p->room ? p->cut : p->room;
+		int err = pass_page(p, &removed, &any);
+		*ret_removed += removed;
 		if (err < 0)
 			return after_failure(p, err, ret_more);
 		p->locks = 0;
-	} while (!p->over && *ret_removed == 0 && clock_mono(&CLOCK_SYSTEM) < stop);
+		pass_rest(p);
+		lapse_us now = clock_mono(&CLOCK_SYSTEM);
+		enough = *ret_removed == p->limit || now >= stop ||
+			 (*ret_removed > 0 && !yield_is_giving_way(&p->yield, now));
+	} while (!p->over && !enough);
 	*ret_more = !p->over;
 	return LAPSE_OK;
 }
 
+/* While giving way, a slice has several cuts: each slice costs lapse's own store a sync. */
+static int64_t next_limit(const struct pass *p)
+{
+	bool gives_way = yield_is_giving_way(&p->yield, clock_mono(&CLOCK_SYSTEM));
+	int64_t limit = gives_way ? p->cut * YIELD_CUTS : p->cut;
+
+	return limit < YIELD_ROWS_MAX ? limit : YIELD_ROWS_MAX;
+}
+
+/* What the pass removed is on disk before its end is told. */
 int pass_slice(struct pass *p, int64_t *ret_removed, bool *ret_more)
 {
 	assert(p->magic == PASS_MAGIC && !p->over);
 	*ret_removed = 0;
 	*ret_more = false;
 	p->tally.slices++;
-	p->next_limit = p->limit;
 	int err = pass_pages(p, ret_removed, ret_more);
 	assert(*ret_removed >= 0 && *ret_removed <= p->limit);
-	p->limit = p->next_limit;
+	if (err == LAPSE_OK && p->over && p->unsynced)
+		err = foreign_flush(p->config.f);
+	p->limit = p->config.dry ? YIELD_ROWS_MAX : next_limit(p);
 	return err;
 }

@@ -5,9 +5,11 @@
  *	pass_new → { pass_slice … while there is more } → pass_free
  *
  * A slice reads one page of rows without a lock, chooses those that are due and that nothing
- * protects, and removes them in one short transaction that checks the whole rule again. It removes
- * at most pass_limit() rows, which adapts to how long the last slices took. The pass remembers
- *where it is, so rows that stay (held, locked, referenced) are passed by once and not found again.
+ * protects, and removes them in one short transaction that checks the whole rule again. While
+ * others write to the database, a slice is several such transactions with rests between them
+ * (contract/yield.h). It removes at most pass_limit() rows, which adapts to how long the last
+ * slices took. The pass remembers where it is, so rows that stay (held, locked, referenced) are
+ *passed by once and not found again.
  *
  * A slice whose lock was not granted leaves the pass where it was: the same page comes next. After
  * LOCKS_MAX of them in a row the pass fails.
@@ -22,8 +24,6 @@
 #include "contract/statement.h"
 
 #define PASS_ROWS_FIRST 100 /* of the first slice, when nothing is known about the database */
-#define PASS_ROWS_LEAST 10  /* below this a slice is all overhead, however slow the database */
-#define PASS_ROWS_MAX 10000 /* of any slice */
 #define PASS_WALK_STOP 1000 /* rows in a row that are not due end a walk by key */
 #define PASS_LOCKS_MAX 10   /* slices in a row that got no lock */
 
@@ -35,6 +35,10 @@ typedef bool pass_held_fn(void *arg, const char *key);
  * another replica has taken over. */
 typedef int pass_fence_fn(void *arg, struct foreign *f);
 
+/* Whether it is too late to commit: then the slice is undone, and fails with LAPSE_EPRECONDITION.
+ */
+typedef bool pass_late_fn(void *arg);
+
 struct pass_config {
 	struct foreign *f; /* borrowed */
 	const struct rule *rule;
@@ -42,6 +46,7 @@ struct pass_config {
 	bool dry;           /* only counts what would go */
 	pass_held_fn *held; /* NULL = no row is */
 	pass_fence_fn *fence;
+	pass_late_fn *late; /* NULL = it never is */
 	void *arg;
 };
 
@@ -67,8 +72,9 @@ void pass_freep(struct pass **p);
 /* How many rows the next slice removes at most. */
 int64_t pass_limit(const struct pass *p);
 
-/* One slice. *ret_removed = rows of the bound that are gone for good, also on failure (0 then,
- * except LAPSE_EUNKNOWN: the number that may be gone). *ret_more = the pass is not over. */
+/* One slice. *ret_removed = rows of the bound that are gone, also on failure: those of its earlier
+ * transactions, and with LAPSE_EUNKNOWN those that may be gone. *ret_more = the pass is not over.
+ * While the pass gives way, commits are not synced until it is over. */
 int pass_slice(struct pass *p, int64_t *ret_removed, bool *ret_more);
 
 const struct pass_tally *pass_tally(const struct pass *p);

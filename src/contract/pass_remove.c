@@ -4,19 +4,11 @@
  *
  * SQLite: by key; the transaction is the only one that writes. PostgreSQL: the rows are locked, and
  * a second statement with a newer snapshot deletes those that the whole rule still allows.
- *
- * A plain rule (rule_is_plain()) needs nothing but the row itself, and PostgreSQL judges a row that
- * changed meanwhile again before it deletes it. So one statement reads the page and deletes from
- * it, and no row travels. It waits SWEEP_LOCK_MS for a row that a writer has locked; then
- * everything is undone, and the next pages lock first and skip what is locked.
+ * contract/pass_sweep.c has the shorter way for rules that need nothing but the row itself.
  */
 #include <assert.h>
 
 #include "contract/pass_state.h"
-
-#define SWEEP_LOCK_MS 20   /* less than a slice: a writer that waits for us is not held up longer */
-#define WARY_PAGES_MIN 8   /* after a lock that was not granted */
-#define WARY_PAGES_MAX 512 /* after many of them */
 
 static void put_chosen_places(const struct pass *p, const struct chosen *c, struct buf *out)
 {
@@ -91,8 +83,7 @@ static int remove_places(struct pass *p, const struct scan *s, const struct chos
 	return b->together_count && *ret_removed < count ? LAPSE_ERETRY : LAPSE_OK;
 }
 
-/* Nothing has to be looked at between the lock and the deletion. */
-static bool goes_at_once(const struct pass *p, const struct scan *s)
+bool pass_is_plain(const struct pass *p, const struct scan *s)
 {
 	return s->mode == SCAN_DUE && rule_is_plain(s->rule) &&
 	       !(p->config.held && p->config.held(p->config.arg, NULL));
@@ -169,17 +160,26 @@ void pass_count_removed(struct pass *p, const struct chosen *c, int64_t removed,
 		t->newest = c->newest;
 }
 
+int pass_commit(struct pass *p)
+{
+	if (!p->config.late || !p->config.late(p->config.arg))
+		return foreign_commit(p->config.f);
+	foreign_rollback(p->config.f);
+	return LAPSE_EPRECONDITION;
+}
+
 /* The short transaction of a slice. */
 int pass_remove_chosen(struct pass *p, const struct chosen *c, int64_t *ret_removed)
 {
 	struct foreign *f = p->config.f;
 	struct scan s = pass_scan(p);
 	int64_t removed = 0, together = 0;
-	int err = foreign_begin(f, true);
+	int err = foreign_begin_removal(f, 0, pass_is_lazy(p));
 
+	p->cut_from = clock_mono(&CLOCK_SYSTEM); /* what waits for us waits from here */
 	if (err == LAPSE_OK && p->config.fence)
 		err = p->config.fence(p->config.arg, f);
-	if (err == LAPSE_OK && f->engine == FOREIGN_POSTGRES && goes_at_once(p, &s))
+	if (err == LAPSE_OK && f->engine == FOREIGN_POSTGRES && pass_is_plain(p, &s))
 		err = remove_plain(p, &s, c, &removed);
 	else if (err == LAPSE_OK && f->engine == FOREIGN_POSTGRES)
 		err = remove_places(p, &s, c, &removed, &together);
@@ -190,74 +190,11 @@ int pass_remove_chosen(struct pass *p, const struct chosen *c, int64_t *ret_remo
 		return err;
 	}
 	assert(removed <= (int64_t)c->count);
-	err = foreign_commit(f);
+	err = pass_commit(p);
 	if (err == LAPSE_OK || err == LAPSE_EUNKNOWN)
 		*ret_removed = removed;
 	if (err < 0)
 		return err;
 	pass_count_removed(p, c, removed, together);
-	return LAPSE_OK;
-}
-
-bool pass_sweeps_at_once(const struct pass *p)
-{
-	struct scan s = pass_scan(p);
-
-	return !p->config.dry && !p->finishing && p->wary == 0 && statement_can_sweep(&s) &&
-	       goes_at_once(p, &s);
-}
-
-/* The next pages lock first: the more often that was needed, the more of them. */
-static void become_wary(struct pass *p)
-{
-	int pages = p->wary_next < WARY_PAGES_MIN ? WARY_PAGES_MIN : p->wary_next;
-
-	p->wary = pages;
-	p->wary_next = pages * 2 < WARY_PAGES_MAX ? pages * 2 : WARY_PAGES_MAX;
-}
-
-static lapse_ms swept_time(const struct rule *r, const struct rows *rows, size_t column)
-{
-	int64_t unit = r->time == RULE_TIME_INT && r->unit == TIME_S ? 1000 : 1, at;
-
-	if (__builtin_mul_overflow(rows_int(rows, 0, column), unit, &at))
-		at = rows_int(rows, 0, column) < 0 ? INT64_MIN : LAPSE_NEVER;
-	return at;
-}
-
-int pass_sweep_at_once(struct pass *p, int64_t *ret_removed, const struct datum **ret_last)
-{
-	struct foreign *f = p->config.f;
-	struct scan s = pass_scan(p);
-	struct chosen gone = { 0 };
-	int err = foreign_begin_brief(f, SWEEP_LOCK_MS);
-
-	if (err == LAPSE_OK && p->config.fence)
-		err = p->config.fence(p->config.arg, f);
-	if (err == LAPSE_OK) {
-		statement_reset(&p->st);
-		statement_sweep(&p->st, &s);
-		err = statement_run(&p->st, f, &p->page);
-		if (err == LAPSE_ERETRY)
-			become_wary(p);
-	}
-	if (err < 0) {
-		foreign_rollback(f);
-		return err;
-	}
-	assert(p->page.count == 1);
-	int64_t removed = rows_int(&p->page, 0, SWEPT_REMOVED);
-	assert(removed <= p->limit);
-	err = foreign_commit(f);
-	if (err == LAPSE_OK || err == LAPSE_EUNKNOWN)
-		*ret_removed = removed;
-	if (err < 0)
-		return err;
-	p->wary_next /= 2;
-	gone.count = (size_t)removed;
-	gone.oldest = swept_time(s.rule, &p->page, SWEPT_OLDEST);
-	gone.newest = swept_time(s.rule, &p->page, SWEPT_NEWEST);
-	pass_count_removed(p, &gone, removed, 0);
-	*ret_last = rows_at(&p->page, 0, SWEPT_LAST);
 	return LAPSE_OK;
 }

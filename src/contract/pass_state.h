@@ -4,6 +4,7 @@
 #define LAPSE_CONTRACT_PASS_STATE_H
 
 #include "contract/pass.h"
+#include "contract/yield.h"
 
 struct pass {
 	uint32_t magic;
@@ -22,14 +23,20 @@ struct pass {
 	int group_turn, after_turn;
 
 	int64_t limit;      /* of the slice: it removes no more, however many pages it reads */
-	int64_t next_limit; /* of the next one */
-	int64_t page_limit; /* that of the page at hand */
+	int64_t cut;        /* rows of one cut: see contract/yield.h */
+	int64_t room;       /* rows that the slice may still remove */
+	int64_t page_limit; /* that of the page at hand: a cut, or what is left of the slice */
 	int64_t idle;       /* rows in a row that are not due, of a walk by key */
 	int locks;          /* slices in a row without a lock */
 	int wary;           /* pages left that lock before they delete: see pass_remove.c */
 	bool finishing;     /* what is left of the group goes page by page */
 	int wary_next;      /* how many the next lock that is not granted makes them */
 	bool over;
+
+	struct yield yield;
+	lapse_us cut_from; /* monotonic: when the cut at hand began to be in the way of others */
+	lapse_us rest_us;  /* after it */
+	bool unsynced;     /* some commits were not synced */
 
 	struct statement st;
 	struct rows page, locked;
@@ -51,15 +58,33 @@ bool pass_row_is_held(const struct pass *p, const struct rows *rows, size_t row)
 
 /* pass_remove.c */
 
+/* Commits, unless it is too late for that. */
+int pass_commit(struct pass *p);
+
 void pass_count_removed(struct pass *p, const struct chosen *c, int64_t removed, int64_t together);
 
 /* The short transaction of a slice: removes the chosen rows of the page. */
 int pass_remove_chosen(struct pass *p, const struct chosen *c, int64_t *ret_removed);
 
-/* Whether the next rows can be chosen and removed by one statement, and that. On success *ret_last
- * is the newest time removed, in the memory of p->page. LAPSE_ERETRY: a row was locked, and nothing
- * happened; the next pages lock before they delete. *ret_removed as of pass_slice(). */
+/* Nothing has to be looked at between the lock and the deletion. */
+bool pass_is_plain(const struct pass *p, const struct scan *s);
+
+/* pass_sweep.c: whether the next rows can be chosen and removed without a page, and that. It moves
+ * the position. *ret_swept = false: nothing happened, and the page goes row by row. *ret_removed as
+ * of pass_slice(). */
 bool pass_sweeps_at_once(const struct pass *p);
-int pass_sweep_at_once(struct pass *p, int64_t *ret_removed, const struct datum **ret_last);
+int pass_sweep_at_once(struct pass *p, int64_t *ret_removed, bool *ret_swept);
+
+/* pass.c, for it. The next page goes on after the row of this time and key; without a key, from
+ * this time on. */
+void pass_remember_position(struct pass *p, const struct datum *time, const struct datum *key);
+void pass_forget_position(struct pass *p);
+
+/* Whether the commit of the next cut is left unsynced, to give way. Notes that. */
+bool pass_is_lazy(struct pass *p);
+
+/* A cut of so many rows has ended now: how large the next one is, and how long to rest. */
+void pass_note_cut(struct pass *p, int64_t rows);
+void pass_rest(struct pass *p);
 
 #endif

@@ -301,7 +301,7 @@ void put_group(struct statement *st, const char *alias, const struct scan *s)
 }
 
 /* Columns that stand before the time in the index and have one value by `only`. */
-static void put_fixed(struct statement *st, const struct scan *s)
+void put_fixed(struct statement *st, const struct scan *s)
 {
 	const struct rule *r = s->rule;
 

@@ -76,11 +76,21 @@ void statement_remove_places(struct statement *st, const struct scan *s, const c
  * (rule_is_plain()): no other table has to be looked at again under the lock. */
 void statement_remove_plain(struct statement *st, const struct scan *s, const char *places);
 
-/* Chooses and deletes up to s->limit rows in one statement, for a plain rule that allows every row
- * it reaches. It waits for rows that are locked. Back comes one row with the columns SWEPT_…: how
- * many went, the oldest and newest time (milliseconds; of numbers the column's own unit), and the
- * newest as a text. */
+/* A plain rule that allows every row it reaches needs no page. */
 bool statement_can_sweep(const struct scan *s);
+
+/* SQLite: where a range of up to s->limit rows ends. Back comes one row with the columns EDGE_…, or
+ * none when there are not more rows than that: the time of the first row that is too many, and the
+ * oldest and newest time before it (NULL = all rows in reach have the same). */
+void statement_edge(struct statement *st, const struct scan *s);
+enum { EDGE_TIME, EDGE_OLDEST, EDGE_NEWEST };
+
+/* SQLite: deletes the rows in reach that are older than the edge. */
+void statement_sweep_below(struct statement *st, const struct scan *s, const struct datum *edge);
+
+/* PostgreSQL: chooses and deletes up to s->limit rows in one statement. It waits for rows that are
+ * locked. Back comes one row with the columns SWEPT_…: how many went, the oldest and newest time
+ * (milliseconds; of numbers the column's own unit), and the newest as a text. */
 void statement_sweep(struct statement *st, const struct scan *s);
 enum { SWEPT_REMOVED, SWEPT_OLDEST, SWEPT_NEWEST, SWEPT_LAST };
 

@@ -28,6 +28,7 @@ void put_from(struct statement *st, const struct scan *s); /* up to WHERE */
 void put_rule_due(struct statement *st, const struct rule *r, lapse_ms cutoff);
 void put_allowed(struct statement *st, const struct rule *r);
 void put_group(struct statement *st, const char *alias, const struct scan *s);
+void put_fixed(struct statement *st, const struct scan *s); /* `only` of the index, with AND */
 void put_excess(struct statement *st, const struct scan *s);
 void put_reach(struct statement *st, const struct scan *s);
 void put_rule_after(struct statement *st, const struct scan *s);

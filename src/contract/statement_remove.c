@@ -168,22 +168,79 @@ static void put_swept_time(struct statement *st, const struct rule *r, const cha
 		buf_printf(&st->sql, "%s::bigint", time);
 }
 
-/* A table with rules takes no DELETE inside WITH. */
+/* On PostgreSQL a table with rules takes no DELETE inside WITH. */
 bool statement_can_sweep(const struct scan *s)
 {
 	const struct rule *r = s->rule;
 
-	return r->dialect == DIALECT_POSTGRES && !r->relation->rewritten && s->mode == SCAN_DUE &&
-	       rule_is_plain(r) && r->walk != RULE_BY_KEY &&
-	       r->fixed_count == r->bound->only_count &&
+	return !r->relation->rewritten && s->mode == SCAN_DUE && rule_is_plain(r) &&
+	       r->walk != RULE_BY_KEY && r->fixed_count == r->bound->only_count &&
 	       (r->time == RULE_TIME_INT || r->time == RULE_TIME_STAMP);
+}
+
+/* Rows before the edge are due, because the row at the edge is. That is not said again: SQLite
+ * would take the cutoff for the end of the range, and read every due row. */
+static void put_below_edge(struct statement *st, const struct scan *s, const struct datum *edge)
+{
+	put_group(st, "t", s);
+	put_fixed(st, s);
+	put_column(st, "t", s->rule->bound->time_column);
+	put_sql(st, " < ");
+	if (edge)
+		put_param(st, *edge, NULL);
+	else
+		put_sql(st, "edge.at");
+	put_from_time(st, s);
+}
+
+static void put_time_of_row(struct statement *st, const struct scan *s)
+{
+	put_sql(st, "(SELECT ");
+	put_column(st, "t", s->rule->bound->time_column);
+	put_sql(st, " AS at");
+	put_from(st, s);
+}
+
+static void put_time_order(struct statement *st, const struct scan *s, const char *way)
+{
+	put_sql(st, " ORDER BY ");
+	put_column(st, "t", s->rule->bound->time_column);
+	put_sql(st, way);
+}
+
+void statement_edge(struct statement *st, const struct scan *s)
+{
+	assert(!is_postgres(st) && statement_can_sweep(s) && s->limit > 0);
+	put_sql(st, "SELECT edge.at, ");
+	put_time_of_row(st, s);
+	put_below_edge(st, s, NULL);
+	put_time_order(st, s, " LIMIT 1), ");
+	put_time_of_row(st, s);
+	put_below_edge(st, s, NULL);
+	put_time_order(st, s, " DESC LIMIT 1) FROM ");
+	put_time_of_row(st, s);
+	put_reach(st, s);
+	put_from_time(st, s);
+	put_time_order(st, s, " LIMIT 1 OFFSET ");
+	put_param(st, datum_int(s->limit), NULL);
+	put_sql(st, ") AS edge");
+}
+
+void statement_sweep_below(struct statement *st, const struct scan *s, const struct datum *edge)
+{
+	assert(!is_postgres(st) && statement_can_sweep(s));
+	put_sql(st, "DELETE");
+	put_from(st, s);
+	put_below_edge(st, s, edge);
+	put_sql(st, " AND ");
+	put_allowed(st, s->rule);
 }
 
 void statement_sweep(struct statement *st, const struct scan *s)
 {
 	const char *time = s->rule->bound->time_column;
 
-	assert(statement_can_sweep(s) && s->limit > 0);
+	assert(is_postgres(st) && statement_can_sweep(s) && s->limit > 0);
 	put_sql(st, "WITH gone AS (DELETE");
 	put_from(st, s);
 	put_sql(st, "t.ctid = ANY(ARRAY(SELECT t.ctid");

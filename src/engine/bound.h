@@ -148,6 +148,13 @@ struct bound_kept {
 	int64_t locked;     /* by another session, when the sweep came by */
 };
 
+/* Slices that replicas of a cluster have begun and not ended. */
+#define BOUND_SLICES_MAX 256 /* one for each replica */
+struct bound_slices {
+	int64_t ids[BOUND_SLICES_MAX];
+	size_t count;
+};
+
 /* What the engine asks of a bound whose rows are in another database. On the loop's thread. */
 struct bound_elsewhere {
 	/* The form of a row's key that the sweep compares holds with; appended to `out`. */
@@ -158,6 +165,9 @@ struct bound_elsewhere {
 	 * was placed is certain once that slice is over, which wakes `waits_for`. */
 	int64_t (*slice)(const struct bound_spec *spec);
 	const char *(*waits_for)(const struct bound_spec *spec);
+
+	/* The same of all replicas of a cluster, as the transaction sees them. */
+	int (*slices)(struct tx *tx, const struct bound_spec *spec, struct bound_slices *ret);
 
 	/* What the last sweep left, for the matrix: members of an object. */
 	void (*write)(const struct bound_spec *spec, struct buf *out);

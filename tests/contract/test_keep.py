@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 from urllib.parse import quote
 
@@ -243,6 +244,38 @@ def test_a_server_that_restarts_in_the_middle_of_a_sweep(tmp_path):
             until(lambda: d.row("shop:t")["due_rows"] == 0)
             told = [event["data"]["count"] for event in d.events("s.lifecycle_pruned")]
             assert sum(told) >= 600 and d.row("shop:t")["pruned_total"] == sum(told)
+    finally:
+        server.stop()
+
+
+def test_what_was_told_survives_a_crash_of_the_server(tmp_path):
+    """Beside another writer commits are not synced one by one, but all of them are before the end is told. The server's
+    own writer of the log would hide that: it writes whole pages at once, and the last one after its delay."""
+    import postgres
+    server = postgres.Postgres({"wal_writer_delay": "10s", "autovacuum": "off"})
+    stop = threading.Event()
+
+    def write(db):
+        while not stop.wait(0.1):
+            db.sql("SET synchronous_commit = off; INSERT INTO other VALUES (1)")
+
+    try:
+        db = Postgres(server, "app")
+        simple(db, 300)
+        db.sql("CREATE TABLE other (n int);"
+               "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.004); RETURN NULL; END $$;"
+               "CREATE TRIGGER slow AFTER DELETE ON t FOR EACH ROW EXECUTE FUNCTION slow()")
+        c = Contract(tmp_path, db, [{**BOUND, "ask_above": "100%"}])
+        writer = threading.Thread(target=write, args=(db,))
+        writer.start()
+        try:
+            ran = c.apply()
+        finally:
+            stop.set()
+            writer.join()
+        server.stop(signal.SIGQUIT, keep=True)
+        server.start()
+        assert ran.json["removed"] == 300 and left(db) == 0
     finally:
         server.stop()
 

@@ -142,6 +142,8 @@ static void boundaries_are_exact(void **state)
 static bool is_even(void *arg, const char *key)
 {
 	(void)arg;
+	if (!key)
+		return true; /* some row is */
 	return strtol(key, NULL, 10) % 2 == 0;
 }
 
@@ -228,6 +230,60 @@ static void a_lock_that_is_never_granted_fails(void **state)
 	place_close(&p);
 }
 
+/* More rows of one time than a slice removes: a range of times cannot end among them. */
+static void many_rows_of_one_time_go(void **state)
+{
+	static const char schema[] =
+		"CREATE TABLE t (id INTEGER PRIMARY KEY, e); CREATE INDEX i ON t (e);"
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) "
+		"INSERT INTO t SELECT i, CASE WHEN i < 500 THEN i WHEN i < 4500 THEN 1000 "
+		"WHEN i < 4900 THEN i ELSE 1800000000001 END FROM n";
+	struct place p = { 0 };
+
+	(void)state;
+	place_open(&p, schema, "expires: e, time: ms");
+	struct pass_config config = { .f = p.f, .rule = p.rule, .now = NOW };
+	struct pass *CLEANUP(pass_freep) pass = pass_new(&config);
+	int64_t n, told = 0;
+	for (bool more = true; more; told += n) {
+		int64_t limit = pass_limit(pass);
+		assert_int_equal(pass_slice(pass, &n, &more), LAPSE_OK);
+		assert_true(n <= limit);
+	}
+	assert_int_equal(told, 4899);
+	assert_int_equal(pass_tally(pass)->removed, 4899);
+	assert_int_equal(pass_tally(pass)->oldest, 1);
+	assert_int_equal(pass_tally(pass)->newest, 4899);
+	assert_int_equal(count(&p), 101);
+	place_close(&p);
+}
+
+static void remove_nothing(struct place *p, bool met)
+{
+	assert_int_equal(foreign_begin_removal(p->f, 0, true), LAPSE_OK);
+	assert_int_equal(p->f->met_writer, met);
+	assert_int_equal(foreign_commit(p->f), LAPSE_OK);
+}
+
+static void another_writer_is_noticed(void **state)
+{
+	struct place p = { 0 };
+	sqlite3 *other;
+
+	(void)state;
+	place_open(&p, "PRAGMA journal_mode = wal;" ROWS, "expires: e, time: ms");
+	sqlite3_open(p.path, &other);
+	remove_nothing(&p, false);
+	remove_nothing(&p, false);
+	assert_int_equal(sqlite3_exec(other, "DELETE FROM t WHERE id = 1", NULL, NULL, NULL),
+			 SQLITE_OK);
+	remove_nothing(&p, true);
+	remove_nothing(&p, false);
+	assert_int_equal(foreign_flush(p.f), LAPSE_OK);
+	sqlite3_close(other);
+	place_close(&p);
+}
+
 static void keys_of_holds_have_one_form(void **state)
 {
 	static const struct {
@@ -265,6 +321,8 @@ int main(void)
 		cmocka_unit_test(a_lost_lease_removes_nothing_more),
 		cmocka_unit_test(a_dry_pass_removes_nothing),
 		cmocka_unit_test(a_lock_that_is_never_granted_fails),
+		cmocka_unit_test(many_rows_of_one_time_go),
+		cmocka_unit_test(another_writer_is_noticed),
 		cmocka_unit_test(keys_of_holds_have_one_form),
 	};
 
