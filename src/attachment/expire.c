@@ -51,7 +51,8 @@ static const struct db_stmt OWN_ATTACHMENTS = {
 const struct bound_spec ATTACHMENT_BOUND = {
 	.name = "attachments",
 	.scheduler = "attachments",
-	.bounded_by = "ttl_ms after inserted_at; attachment_total_bytes",
+	.bounded_by =
+		"ttl_ms after inserted_at; attachment_bytes_per_owner; attachment_total_bytes",
 	.due_when = "now - inserted_at >= ttl_ms",
 	.safety_rule = "Persistent attachments and those whose ttl_ms is infinity are never "
 		       "removed.",

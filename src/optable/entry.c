@@ -22,12 +22,12 @@
 	}
 /* clang-format on */
 
-const struct bound_spec PRESENCE_ENTRY_BOUND =
-	ENTRY_BOUND("presence_entries", "expires_at_ms; presence_entries_max per owner",
-		    "Presence is derived inventory; only expired rows are removed, and at the cap "
-		    "the least recently seen one.");
+const struct bound_spec PRESENCE_ENTRY_BOUND = ENTRY_BOUND(
+	"presence_entries", "expires_at_ms; presence_entries_max per owner; stored_bytes_per_owner",
+	"Presence is derived inventory; only expired rows are removed, and at the cap "
+	"the least recently seen one.");
 const struct bound_spec CONNECTION_BOUND =
-	ENTRY_BOUND("connections", "expires_at_ms; table_max_per_owner",
+	ENTRY_BOUND("connections", "expires_at_ms; table_max_per_owner; stored_bytes_per_owner",
 		    "Active owners must keep refreshing; only expired rows are removed.");
 
 const struct bound_spec *entry_table(const char *name)

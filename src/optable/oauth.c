@@ -15,7 +15,7 @@ static int oauth_settle(struct tx *tx, const struct pruned *rows, size_t n)
 const struct bound_spec OAUTH_PENDING_BOUND = {
 	.name = "oauth_pending",
 	.scheduler = "statestore",
-	.bounded_by = "expires_at; consumption; table_max_per_owner",
+	.bounded_by = "expires_at; consumption; table_max_per_owner; stored_bytes_per_owner",
 	.due_when = "expires_at <= now",
 	.safety_rule = "A live sign-in survives until the expiry it was told.",
 	.action = "delete row",

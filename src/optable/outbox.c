@@ -51,7 +51,8 @@ static int outbox_consumer_settle(struct tx *tx, const struct pruned *rows, size
 const struct bound_spec OUTBOX_BOUND = {
 	.name = "outbox",
 	.scheduler = "outbox",
-	.bounded_by = "outbox_keep_ms after created_at; table_max_per_owner",
+	.bounded_by =
+		"outbox_keep_ms after created_at; table_max_per_owner; stored_bytes_per_owner",
 	.due_when = "now - created_at > outbox_keep_ms",
 	.safety_rule = "Replay history is bounded; durable state remains authoritative.",
 	.action = "delete row",

@@ -23,7 +23,8 @@
 const struct bound_spec INBOX_BOUND = {
 	.name = "channel_inbox",
 	.scheduler = "statestore",
-	.bounded_by = "channel_keep_ms after finished_at; queue_max_per_owner",
+	.bounded_by =
+		"channel_keep_ms after finished_at; queue_max_per_owner; stored_bytes_per_owner",
 	.due_when = "completed or failed, and now - finished_at > channel_keep_ms",
 	.safety_rule = "Completed rows wait for their channel_outbox rows; failed ones age out.",
 	.action = "delete row",
@@ -56,7 +57,7 @@ const struct bound_spec CHANNEL_OUTBOX_BOUND = {
 	.name = "channel_outbox",
 	.scheduler = "statestore",
 	.bounded_by = "deletion when completed; channel_keep_ms after finished_at; "
-		      "queue_max_per_owner",
+		      "queue_max_per_owner; stored_bytes_per_owner",
 	.due_when = "failed or held when completed, and now - finished_at > channel_keep_ms",
 	.safety_rule =
 		"A completed row went with its completion, unless it was held; held rows stay.",

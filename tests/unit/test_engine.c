@@ -243,6 +243,9 @@ static void every_bound_has_its_scheduler(void **state)
 		assert_non_null(schedule_find(&w->engine, b->scheduler));
 		assert_ptr_equal(matrix_find(&w->engine, b->name), w->engine.matrix.bounds[i]);
 		assert_true(b->due_when && b->safety_rule && b->action && b->bounded_by);
+		/* Rows whose bytes are counted are bounded by them. */
+		if (b->bytes)
+			assert_non_null(strstr(b->bounded_by, "stored_bytes_per_owner"));
 		assert_true(!b->event || (b->reason && is_event(b->event)));
 	}
 	for (size_t i = 0; i < w->engine.schedulers_count; i++)
