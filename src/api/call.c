@@ -127,7 +127,7 @@ lapse_ms call_wait_left(const struct call *c, lapse_ms ms)
 {
 	lapse_us waited = clock_mono(c->engine->clock) - c->began;
 
-	return c->stopping || waited / 1000 >= ms ? 0 : ms - waited / 1000;
+	return c->stopping || c->hurried || waited / 1000 >= ms ? 0 : ms - waited / 1000;
 }
 
 int call_park(struct call *c, const char *key, lapse_ms ms)

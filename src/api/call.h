@@ -139,7 +139,7 @@ struct call {
 	call_fn *handler;
 	int runs;       /* how often the handler has run before */
 	bool stopping;  /* the daemon ends: do not wait any more */
-	bool timed_out; /* the wait of call_park() is over */
+	bool hurried;   /* its client has hung up: do not wait any more */
 	bool polled;    /* its last wait was one of call_park() */
 	bool waiting;   /* from call_wait_start() to call_wake() or call_wait_stop() */
 	lapse_us began; /* monotonic: when it ran first */

@@ -86,7 +86,7 @@ void wait_wake(struct waits *w, const char *key)
 	while ((l = list_shift(&woken))) {
 		struct waiter *waiter = CONTAINER_OF(l, struct waiter, link);
 		heap_remove(&w->limits, &waiter->limit);
-		waiter->wake(waiter, false);
+		waiter->wake(waiter);
 	}
 }
 
@@ -97,7 +97,7 @@ void waits_expire(struct waits *w, lapse_us now)
 	while ((n = heap_first(&w->limits)) && n->at <= now) {
 		struct waiter *waiter = CONTAINER_OF(n, struct waiter, limit);
 		wait_remove(w, waiter);
-		waiter->wake(waiter, true);
+		waiter->wake(waiter);
 	}
 }
 
@@ -129,12 +129,9 @@ void call_wake(struct call *c)
 	c->ready(c);
 }
 
-static void call_waiter_wake(struct waiter *w, bool timed_out)
+static void call_waiter_wake(struct waiter *w)
 {
-	struct call *c = CONTAINER_OF(w, struct call, waiter);
-
-	c->timed_out |= timed_out;
-	call_wake(c);
+	call_wake(CONTAINER_OF(w, struct call, waiter));
 }
 
 void call_wait_start(struct call *c)
@@ -215,6 +212,22 @@ void calls_wake_all(struct engine *e)
 		c->stopping = true;
 		call_wake(c);
 	}
+}
+
+size_t calls_polling(const struct engine *e, struct call **ret, size_t max)
+{
+	const struct heap *limits = &api_of(e)->waits.limits;
+
+	for (size_t i = 0; i < limits->count && i < max; i++)
+		ret[i] = CONTAINER_OF(limits->nodes[i + 1], struct call, waiter.limit);
+	return limits->count;
+}
+
+void call_end_poll(struct call *c)
+{
+	assert(c->waiting && c->polled);
+	c->hurried = true;
+	call_wake(c);
 }
 
 bool calls_are_waiting(const struct engine *e)

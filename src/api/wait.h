@@ -25,7 +25,7 @@ struct waiter {
 	struct list link;       /* in its key's queue; unlinked = not waiting */
 	struct wait_key *key;   /* NULL = it was woken, or waits for none */
 	struct heap_node limit; /* monotonic microseconds; outside the heap = waits for ever */
-	void (*wake)(struct waiter *w, bool timed_out);
+	void (*wake)(struct waiter *w);
 };
 
 struct waits {
@@ -72,5 +72,10 @@ void call_wake(struct call *c);
 void calls_wake_all(struct engine *e);
 
 bool calls_are_waiting(const struct engine *e);
+
+/* The calls that wait for a key, at most `max` of them; returns how many there are. One of them can
+ * be told to wait no more; it must not be touched after that. */
+size_t calls_polling(const struct engine *e, struct call **ret, size_t max);
+void call_end_poll(struct call *c);
 
 #endif

@@ -47,6 +47,8 @@
 	  "Mail that came by LMTP, counted for each recipient")                                    \
 	X(WEBHOOKS, "lapse_webhook_posts_total", "counter", "Posts of webhooks by their result")   \
 	X(TRANSFERS, "lapse_transfers", "gauge", "Uploads and downloads under way")                \
+	X(BODIES_WAITED, "lapse_bodies_waited_total", "counter",                                   \
+	  "Times a part of a long body waited because many came at once")                          \
 	X(SWEEP_SECONDS, "lapse_sweep_seconds", "histogram", "Time of a whole sweep")              \
 	X(DEAD_LETTERS, "lapse_dead_letters", "gauge", "Deletions outside that gave up")           \
 	X(HTTP_REQUESTS, "lapse_http_requests_total", "counter", "Answers by route and status")    \

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "http/acked.h"
+#include "http/hangup.h"
 #include "http/server.h"
 
 /* A client that was refused has so long to take its answer: a socket that is closed while a request
@@ -25,7 +26,7 @@ static const unsigned FOLLOWS[] = {
 	[PHASE_WORKING] = BIT(PHASE_BODY) | BIT(PHASE_REPLYING) | BIT(PHASE_IDLE),
 };
 
-static int fd_of(const struct connection *c)
+int connection_fd(const struct connection *c)
 {
 	return MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
@@ -98,14 +99,14 @@ void connection_say(const struct connection *c, int status, const char *code, co
 		   "HTTP/1.1 %d Refused\r\nConnection: close\r\n%s"
 		   "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
 		   status, status == 503 ? "Retry-After: 1\r\n" : "", body.len, buf_text(&body));
-	send(fd_of(c), text.data, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	send(connection_fd(c), text.data, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void connection_end(struct connection *c)
 {
 	assert(c->magic == CONNECTION_MAGIC);
 	list_remove(&c->link);
-	shutdown(fd_of(c), SHUT_RDWR);
+	shutdown(connection_fd(c), SHUT_RDWR);
 }
 
 static void refuse_connection(struct connection *c)
@@ -116,7 +117,7 @@ static void refuse_connection(struct connection *c)
 		connection_end(c);
 		return;
 	}
-	shutdown(fd_of(c), SHUT_WR);
+	shutdown(connection_fd(c), SHUT_WR);
 	begin_phase(c, PHASE_REFUSED, c->since);
 }
 
@@ -132,6 +133,7 @@ struct connection *connection_open(struct server *s, struct MHD_Connection *mhd)
 	begin_phase(c, PHASE_NEW, s->pumped);
 	if (++s->connections.count > s->engine->settings->connections_max)
 		refuse_connection(c);
+	hangups_look(s);
 	assert(c->phase == PHASE_NEW || c->phase == PHASE_REFUSED);
 	return c;
 }
@@ -193,7 +195,7 @@ static void end_late_one(struct connection *c)
  * not tell: its client has the time that the whole reply may take. */
 static int64_t bytes_taken(struct connection *c)
 {
-	int64_t acked = socket_bytes_acked(fd_of(c));
+	int64_t acked = socket_bytes_acked(connection_fd(c));
 
 	if (acked >= 0)
 		return acked;

@@ -14,7 +14,8 @@
  * a phase are kept in the order they entered it, so looking for late ones costs nothing while there
  * are none.
  *
- * WORKING is our own time. A client that goes away meanwhile is noticed when it is answered.
+ * WORKING is our own time. A client that goes away meanwhile is noticed when it is answered, or
+ * when connections become scarce (http/hangup.h).
  */
 #ifndef LAPSE_HTTP_CONNECTION_H
 #define LAPSE_HTTP_CONNECTION_H
@@ -60,6 +61,7 @@ struct connection {
 struct connections {
 	struct list phases[PHASE_WORKING];
 	int64_t count;
+	lapse_us look_next; /* monotonic: when hang-ups may be looked for again (http/hangup.h) */
 };
 
 void connections_init(struct server *s);
@@ -68,6 +70,7 @@ void connections_init(struct server *s);
 struct connection *connection_open(struct server *s, struct MHD_Connection *mhd);
 void connection_close(struct connection *c);
 struct connection *connection_of(struct MHD_Connection *mhd);
+int connection_fd(const struct connection *c);
 
 /* A reply of so many bytes is on its way. */
 void connection_reply(struct connection *c, size_t bytes, lapse_us now);

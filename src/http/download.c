@@ -25,6 +25,8 @@ struct download {
 	uint32_t magic;
 	struct list link; /* in transfers.downloads */
 	struct server *server;
+	char *owner;
+	struct transfer_place place;
 	struct MHD_Connection *mhd; /* NULL once the reply is over */
 	int socket, fd;
 	int64_t offset, left; /* what is not read yet */
@@ -67,8 +69,8 @@ static void release(struct download *d)
 {
 	assert(d->magic == DOWNLOAD_MAGIC && !d->busy && !d->mhd);
 	list_remove(&d->link);
-	assert(d->server->transfers.count > 0);
-	d->server->transfers.count--;
+	transfers_give_back(d->server, &d->place);
+	free(d->owner);
 	close(d->fd);
 	free(d->pieces[0].data);
 	free(d->pieces[1].data);
@@ -140,6 +142,7 @@ static ssize_t download_pull(void *arg, uint64_t pos, char *out, size_t max)
 
 	(void)pos;
 	assert(d->magic == DOWNLOAD_MAGIC && !d->suspended);
+	d->server->moved = true;
 	bool ready = next_piece(d);
 	read_on(d);
 	if (ready) {
@@ -195,13 +198,14 @@ struct MHD_Response *download_new(struct request *r)
 	struct call *c = &r->call;
 
 	assert(c->has_file && c->file_fd >= 0 && c->file_length >= 0);
-	if (!transfers_take_place(s))
+	if (!transfers_have_place(s, c->owner))
 		return NULL;
 	struct download *d = mem_zalloc(1, sizeof(*d));
 	d->magic = DOWNLOAD_MAGIC;
 	d->server = s;
+	d->owner = mem_strdup(c->owner);
 	d->mhd = r->mhd;
-	d->socket = MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+	d->socket = connection_fd(r->connection);
 	d->fd = c->file_fd;
 	d->offset = c->file_offset;
 	d->left = c->file_length;
@@ -210,10 +214,13 @@ struct MHD_Response *download_new(struct request *r)
 	struct MHD_Response *m = MHD_create_response_from_callback(
 		(uint64_t)c->file_length, BLOCK_BYTES, download_pull, d, reply_is_over);
 	if (!m) {
-		s->transfers.count--;
+		free(d->owner);
 		free(d);
 		return NULL;
 	}
+	bool taken = transfers_take_place(s, &d->place, d->owner);
+	assert(taken);
+	(void)taken;
 	c->has_file = false; /* the descriptor is the download's now */
 	list_append(&s->transfers.downloads, &d->link);
 	transfers_watch(s);

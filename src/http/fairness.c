@@ -41,8 +41,12 @@ void fair_add(struct fair_queue *q, struct request *r, const char *owner)
 
 void fair_put_back(struct fair_queue *q, struct request *r)
 {
+	struct list *before = &q->requests;
+
 	assert(r->magic == REQUEST_MAGIC && !list_is_linked(&r->link));
-	list_prepend(&q->requests, &r->link);
+	while (before->next != &q->requests && request_at(q, before->next)->tag < r->tag)
+		before = before->next;
+	list_prepend(before, &r->link);
 	q->count++;
 }
 

@@ -32,7 +32,7 @@ void fair_init(struct fair_queue *q);
 /* A request of this owner, behind all whose tags are not larger. `owner` may be NULL. */
 void fair_add(struct fair_queue *q, struct request *r, const char *owner);
 
-/* One that was taken and has not run, to the front. */
+/* One that was taken and has not run, to its place: others may have come meanwhile. */
 void fair_put_back(struct fair_queue *q, struct request *r);
 
 void fair_remove(struct fair_queue *q, struct request *r);

@@ -2,15 +2,10 @@
 #include "http/request.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "api/etag.h"
 #include "http/auth.h"
-#include "http/download.h"
 #include "http/parse.h"
-#include "http/reply.h"
 #include "http/server.h"
 #include "http/stream.h"
 #include "http/turn.h"
@@ -25,13 +20,10 @@
 #define QUICK_BYTES ((size_t)64 << 10)
 #define PARSE_NOW_BYTES ((size_t)8 << 10)
 
-/* A limit is reached until something is read, expires or is removed: no use to ask each second. */
-#define LIMIT_RETRY_S "10"
-
-/* Requests kept for the next ones, with the buffer of their body: large blocks are what malloc is
- * slow at, and the one used last is still in the processor's cache. */
+/* Requests kept for the next ones, with the buffers of their body and reply: large blocks are what
+ * malloc is slow at, and the one used last is still in the processor's cache. */
 #define SPARE_REQUESTS 64
-#define SPARE_BODY_BYTES ((size_t)4096)
+#define SPARE_BYTES ((size_t)4096)
 
 /* A proxy in front might read an ambiguous request in another way than we do. */
 static int check_fault(struct request *r)
@@ -77,7 +69,7 @@ int request_check_caller(struct request *r)
 	struct caller caller;
 
 	assert(r->magic == REQUEST_MAGIC && r->route);
-	return find_caller(r, &caller);
+	return r->connection ? find_caller(r, &caller) : LAPSE_EUNAUTHORIZED;
 }
 
 static int authenticate(struct request *r)
@@ -231,7 +223,8 @@ static int read_head(struct request *r, const struct head_line *line)
 	if (!r->connection->target_is_clean && !r->head.fault)
 		r->head.fault = "the target holds a control character";
 	read_target(r, line);
-	r->call.if_match = r->head.if_match;
+	if (r->head.if_match)
+		r->call.if_match = arena_strdup(&r->call.arena, r->head.if_match);
 	/* What follows a chunked body, its trailers, is not ours to check: nothing may come after
 	 * it. */
 	r->close_after = r->head.transfer_encoding != NULL;
@@ -276,12 +269,20 @@ static struct request *take_spare(struct server *s)
 	s->spare_count--;
 	struct request *r = CONTAINER_OF(spare, struct request, link);
 	assert(r->magic == 0);
-	struct buf body = r->body;
+	struct buf body = r->body, reply = r->call.reply;
 	memset(r, 0, offsetof(struct request, call.arena));
 	memset((char *)r + offsetof(struct request, call.owner), 0,
 	       sizeof(*r) - offsetof(struct request, call.owner));
 	r->body = body;
+	r->call.reply = reply;
 	return r;
+}
+
+static void empty_spare(struct buf *b)
+{
+	if (b->cap > SPARE_BYTES)
+		buf_done(b);
+	buf_clear(b);
 }
 
 static bool keep_spare(struct server *s, struct request *r)
@@ -289,9 +290,8 @@ static bool keep_spare(struct server *s, struct request *r)
 	assert(r->magic == 0);
 	if (s->spare_count >= SPARE_REQUESTS)
 		return false;
-	if (r->body.cap > SPARE_BODY_BYTES)
-		buf_done(&r->body);
-	buf_clear(&r->body);
+	empty_spare(&r->body);
+	empty_spare(&r->call.reply);
 	s->spare_count++;
 	list_append(s->spare.next, &r->link); /* before the first */
 	return true;
@@ -300,6 +300,7 @@ static bool keep_spare(struct server *s, struct request *r)
 static void request_destroy(struct request *r)
 {
 	buf_done(&r->body);
+	buf_done(&r->call.reply);
 	free(r);
 }
 
@@ -363,9 +364,21 @@ void request_free(struct request *r)
 		upload_discard(r->server, r->call.upload);
 	mcp_release(r);
 	parse_release(r);
+	struct buf reply = r->call.reply;
+	r->call.reply = (struct buf){ 0 };
 	call_done(&r->call);
+	r->call.reply = reply;
 	if (!keep_spare(r->server, r))
 		request_destroy(r);
+}
+
+void request_part(struct request *r)
+{
+	assert(r->magic == REQUEST_MAGIC && !r->suspended);
+	assert(r->state == REQUEST_QUEUED || r->state == REQUEST_WAITING);
+	r->connection = NULL;
+	r->mhd = NULL;
+	r->head = (struct head){ 0 };
 }
 
 bool request_answers_early(const struct request *r)
@@ -531,166 +544,4 @@ void request_stored(struct request *r)
 	if (r->call.has_key && r->call.upload)
 		hash_upload(r);
 	turn_enqueue(r->server, r);
-}
-
-static bool wants_problem(const struct request *r)
-{
-	const char *accept = r->head.accept;
-
-	return accept && strstr(accept, "application/problem+json");
-}
-
-/* The error of r->err as the body; returns the status. */
-static int write_error(struct request *r, const char **ret_type)
-{
-	bool as_problem = wants_problem(r);
-
-	assert(r->err < 0);
-	buf_done(&r->call.reply);
-	http_write_error(&r->call.reply, (enum lapse_error)r->err, &r->call.problem,
-			 r->call.problem_more, as_problem);
-	*ret_type = as_problem ? "application/problem+json" : "application/json";
-	return http_status_of((enum lapse_error)r->err);
-}
-
-/* Whether the client has this very state already. */
-static bool is_not_modified(const struct request *r, const char *etag)
-{
-	const char *known = r->head.if_none_match;
-
-	return known && strcmp(r->route->method, "GET") == 0 &&
-	       (strcmp(known, "*") == 0 || strstr(known, etag));
-}
-
-static void add_reply_headers(struct request *r, struct MHD_Response *m, int status)
-{
-	char text[TIME_HTTP_LEN + 1];
-
-	if (status == 401)
-		MHD_add_response_header(m, "WWW-Authenticate", "Bearer");
-	if (status == 405)
-		MHD_add_response_header(m, "Allow", r->allow);
-	if (status == 503 || status == 429)
-		MHD_add_response_header(m, "Retry-After", status == 503 ? "1" : LIMIT_RETRY_S);
-	if (status == 201 && r->call.location)
-		MHD_add_response_header(m, "Location", r->call.location);
-	if (r->call.replayed)
-		MHD_add_response_header(m, "Idempotency-Replayed", "true");
-	if (r->close_after || r->call.stopping)
-		MHD_add_response_header(m, "Connection", "close");
-	for (size_t i = 0; i < r->call.headers_count; i++)
-		MHD_add_response_header(m, r->call.headers[i].name, r->call.headers[i].value);
-	if (status < 300 && r->call.sunset) {
-		time_format_http(r->call.sunset, text);
-		MHD_add_response_header(m, "Sunset", text);
-	}
-}
-
-static struct MHD_Response *make_ok(lapse_ms now)
-{
-	struct MHD_Response *m = MHD_create_response_from_buffer(
-		sizeof(CALL_OK_TEXT) - 1, (void *)(uintptr_t)CALL_OK_TEXT, MHD_RESPMEM_PERSISTENT);
-	char date[TIME_HTTP_LEN + 1];
-
-	if (!m)
-		return NULL;
-	time_format_http(now, date);
-	MHD_add_response_header(m, "Date", date);
-	MHD_add_response_header(m, "Content-Type", "application/json");
-	return m;
-}
-
-/* One response for all of a second: nothing is allocated for it, and its Date is written once.
- * libmicrohttpd would break the time down into a date for each. */
-static enum MHD_Result send_ok(struct request *r)
-{
-	struct server *s = r->server;
-
-	if (s->ok && s->ok_second != s->second) {
-		MHD_destroy_response(s->ok); /* replies under way keep their reference */
-		s->ok = NULL;
-	}
-	if (!s->ok) {
-		s->ok = make_ok(s->second * 1000);
-		s->ok_second = s->second;
-	}
-	if (!s->ok)
-		return MHD_NO;
-	server_count_reply(s, r, 200);
-	connection_reply(r->connection, sizeof(CALL_OK_TEXT), s->pumped);
-	return MHD_queue_response(r->mhd, 200, s->ok);
-}
-
-/* JSON ends with a newline, so that the prompt of a terminal does not follow it; its ETag is
- * without. */
-static size_t end_line(struct buf *reply)
-{
-	size_t n = reply->len;
-
-	if (n > 0 && reply->data[n - 1] == '}')
-		buf_putc(reply, '\n');
-	return n;
-}
-
-/* *status becomes 304, without a body, when the client has it already. */
-static struct MHD_Response *text_response(struct request *r, size_t json, int *status)
-{
-	bool tagged = *status < 300 && r->route && (r->route->flags & ROUTE_ETAG);
-	char etag[ETAG_LEN + 1];
-
-	if (tagged) {
-		etag_make(buf_text(&r->call.reply), json, etag);
-		if (is_not_modified(r, etag)) {
-			*status = 304;
-			buf_clear(&r->call.reply);
-		}
-	}
-	size_t n = r->call.reply.len;
-	char *data = buf_take(&r->call.reply);
-	struct MHD_Response *m = MHD_create_response_from_buffer(n, data, MHD_RESPMEM_MUST_FREE);
-	if (!m)
-		free(data);
-	else if (tagged)
-		MHD_add_response_header(m, "ETag", etag);
-	return m;
-}
-
-enum MHD_Result request_send(struct request *r)
-{
-	assert(r->magic == REQUEST_MAGIC && r->state == REQUEST_ANSWERED && !r->suspended);
-	if (r->upload)
-		upload_landed(r->upload);
-	if (r->stream && r->err == LAPSE_OK)
-		return stream_send(r);
-	mcp_frame(r);
-	if (r->call.plain_ok && r->err == LAPSE_OK) {
-		if (!r->close_after && !r->call.stopping)
-			return send_ok(r);
-		buf_puts(&r->call.reply, CALL_OK_TEXT);
-	}
-	struct MHD_Response *m = NULL;
-	if (r->call.has_file && r->err == LAPSE_OK) {
-		m = download_new(r);
-		if (!m)
-			r->err = problem_set(
-				&r->call.problem, LAPSE_ELIMIT, NULL,
-				"too many uploads and downloads are under way (transfers_max)");
-	}
-	const char *type = r->call.content_type ? r->call.content_type : "application/json";
-	int status = r->err < 0 ? write_error(r, &type) : r->call.status;
-	if (!m) {
-		size_t json = end_line(&r->call.reply);
-		connection_reply(r->connection, r->call.reply.len, r->server->pumped);
-		m = text_response(r, json, &status);
-	}
-	assert(status >= 200 && status < 600);
-	server_count_reply(r->server, r, status);
-	if (!m)
-		return MHD_NO;
-	if (status != 304)
-		MHD_add_response_header(m, "Content-Type", type);
-	add_reply_headers(r, m, status);
-	enum MHD_Result result = MHD_queue_response(r->mhd, (unsigned)status, m);
-	MHD_destroy_response(m);
-	return result;
 }

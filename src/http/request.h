@@ -3,12 +3,15 @@
  * A request: from the first header to the last byte of its answer.
  *
  * States:  RECEIVING → (STORING →) QUEUED → (WAITING → QUEUED)* → ANSWERED
- * RECEIVING belongs to libmicrohttpd; when the body is complete the connection is suspended and the
- * request QUEUED for the next turn (http/turn.c). A handler that waits makes it WAITING: parked on
- * a key, awaiting a wake(), or on a worker thread. ANSWERED resumes the connection, and
- * libmicrohttpd takes the reply. What a route's quick handler can answer goes from RECEIVING to
- * ANSWERED at once. A streamed body (http/upload.h) makes it STORING until a worker has made it
- * durable.
+ * RECEIVING belongs to libmicrohttpd; when the body is complete the request is QUEUED for the next
+ * turn (http/turn.c), and its connection suspended, or held for a while (http/server.c). A handler
+ * that waits makes it WAITING: parked on a key, awaiting a wake(), or on a worker thread. ANSWERED
+ * resumes the connection, and libmicrohttpd takes the reply. What a route's quick handler can
+ * answer goes from RECEIVING to ANSWERED at once. A streamed body (http/upload.h) makes it STORING
+ * until a worker has made it durable.
+ *
+ * The client of a held connection can go away before the answer. Its request is done all the same;
+ * it has no connection then, and is freed instead of answered.
  */
 #ifndef LAPSE_HTTP_REQUEST_H
 #define LAPSE_HTTP_REQUEST_H
@@ -41,7 +44,7 @@ struct request {
 	enum request_state state;
 	struct call call;
 	struct server *server;
-	struct connection *connection;
+	struct connection *connection; /* NULL = the client has left; `mhd` too */
 	struct MHD_Connection *mhd;
 	const struct route *route; /* NULL until one was found */
 	struct head head;
@@ -49,6 +52,7 @@ struct request {
 	const char *path; /* as sent, in the arena */
 	char allow[64];   /* for 405 */
 	bool suspended;
+	uint8_t asked;        /* how often libmicrohttpd has asked for the answer */
 	bool counted;         /* among the busy ones */
 	bool close_after;     /* do not keep the connection alive */
 	bool writes;          /* a read that has found something to write */
@@ -61,8 +65,9 @@ struct request {
 	int err;               /* what the reply is about; LAPSE_OK = the handler's own */
 	int result;            /* of the last run of the handler */
 	lapse_us complete;     /* monotonic: when it was there to be read */
-	struct list link;      /* in the server's queue */
-	uint64_t tag;          /* its place there */
+	struct list link;      /* in the server's queue, or among those that wait to receive */
+	uint64_t tag;          /* its place in the queue */
+	uint64_t round;        /* in which it last received (http/pace.h); 0 = in none */
 
 	/* For streams, which outlive the moment their caller was checked. */
 	int64_t token_id;      /* of call.token */
@@ -84,9 +89,13 @@ static inline struct request *request_of_call(const struct call *c)
 struct request *request_new(struct connection *c, const struct head_line *line);
 void request_free(struct request *r);
 
+/* Its connection ends before it is answered: nothing of that may be used any more. */
+void request_part(struct request *r);
+
 void request_enter(struct request *r, enum request_state state);
 
-/* Who calls, asked again: LAPSE_EUNAUTHORIZED when the token was revoked since, or has expired. */
+/* Who calls, asked again: LAPSE_EUNAUTHORIZED when the token was revoked since, or has expired, or
+ * the client has left. */
 int request_check_caller(struct request *r);
 
 /* Gives back the requests that were kept for later ones. */
@@ -115,7 +124,7 @@ int request_parse(struct request *r);
  * kept in r->err. */
 void request_complete(struct request *r);
 
-/* Gives the reply to libmicrohttpd. */
+/* Gives the reply to libmicrohttpd (http/send.c). */
 enum MHD_Result request_send(struct request *r);
 
 #endif

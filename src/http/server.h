@@ -4,7 +4,7 @@
  *
  * Start: server_start() with a listening socket. Each time libmicrohttpd's epoll descriptor is
  * readable the server is pumped: libmicrohttpd parses what came and hands over complete requests,
- * which are suspended and queued; a turn runs them; libmicrohttpd sends the answers.
+ * which are suspended, or held, and queued; a turn runs them; libmicrohttpd sends the answers.
  *
  * Shutdown, in three steps because libmicrohttpd must not be stopped while a connection is
  * suspended: server_quiesce() stops listening and wakes every request that waits; the loop runs
@@ -24,6 +24,7 @@
 #include "http/aside.h"
 #include "http/connection.h"
 #include "http/fairness.h"
+#include "http/pace.h"
 #include "http/route.h"
 #include "http/transfer.h"
 
@@ -50,6 +51,9 @@ struct server {
 	uv_timer_t timer; /* libmicrohttpd's next timeout, late connections */
 	uv_idle_t again;  /* active = pump once more in the loop's next turn */
 	bool pumping, stopping, tls;
+	/* Of libmicrohttpd's last run: held requests it asked about, and whether it did more. */
+	int64_t asked;
+	bool moved;
 	lapse_us pumped; /* monotonic: when it was last pumped, exact enough for idle clients */
 	int64_t second;  /* and by the wall clock, in seconds, for the Date of an answer */
 
@@ -60,6 +64,7 @@ struct server {
 
 	struct fair_queue queue; /* requests for the next turn */
 	struct aside aside;      /* requests that wait for a locked row */
+	struct pace pace;        /* long bodies */
 	struct connections connections;
 	lapse_us last_turn; /* monotonic: when requests last used the store */
 	int64_t busy;       /* requests complete and not answered to the end */
@@ -105,6 +110,7 @@ struct request;
 struct turn;
 void server_kick(struct server *s);
 void server_pump(struct server *s);
+void server_forget(struct request *r);    /* frees it: it was answered, or its client has left */
 void server_suspend(struct request *r);   /* its body: no more of it, and no deadline, until */
 void server_resume(struct request *r);    /* there is room again */
 void server_progress(struct request *r);  /* its body comes on: the deadline begins anew */

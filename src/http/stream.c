@@ -405,6 +405,7 @@ static ssize_t stream_pull(void *arg, uint64_t pos, char *out, size_t max)
 
 	(void)pos;
 	assert(s->magic == STREAM_MAGIC && !s->suspended);
+	s->streams->server->moved = true;
 	s->pulled = stream_now_us(s->streams);
 	size_t n = must_end(s) ? 0 : stream_fill(s, out, max);
 	if (n > 0) {
@@ -558,14 +559,12 @@ static struct stream *stream_new(struct request *r)
 {
 	struct streams *all = r->server->streams;
 	struct stream *s = mem_zalloc(1, sizeof(*s));
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
 
 	assert(!r->stream && r->call.owner[0]);
 	s->magic = STREAM_MAGIC;
 	s->streams = all;
 	s->mhd = r->mhd;
-	s->fd = info->connect_fd;
+	s->fd = connection_fd(r->connection);
 	s->owner = r->call.owner;
 	s->token = r->call.token;
 	s->token_id = r->token_id;

@@ -6,6 +6,7 @@
 #include "http/upload.h"
 
 #include <assert.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #define WORKER_NICE 10
@@ -25,13 +26,39 @@ static void on_transfer_round(uv_timer_t *t)
 		uv_timer_stop(t);
 }
 
-bool transfers_take_place(struct server *s)
+static bool has_place(const struct server *s, const char *owner)
 {
-	assert(s->transfers.count >= 0);
-	if (s->transfers.count >= s->engine->settings->transfers_max)
+	const struct list *all = &s->transfers.places;
+
+	for (const struct list *l = all->next; l != all; l = l->next)
+		if (strcmp(CONTAINER_OF(l, struct transfer_place, link)->owner, owner) == 0)
+			return true;
+	return false;
+}
+
+bool transfers_have_place(const struct server *s, const char *owner)
+{
+	const int64_t max = s->engine->settings->transfers_max, count = s->transfers.count;
+
+	assert(count >= 0 && count <= max);
+	return count < max - max / 4 || (count < max && !has_place(s, owner));
+}
+
+bool transfers_take_place(struct server *s, struct transfer_place *p, const char *owner)
+{
+	if (!transfers_have_place(s, owner))
 		return false;
+	*p = (struct transfer_place){ .owner = owner };
+	list_append(&s->transfers.places, &p->link);
 	s->transfers.count++;
 	return true;
+}
+
+void transfers_give_back(struct server *s, struct transfer_place *p)
+{
+	assert(s->transfers.count > 0 && list_is_linked(&p->link));
+	list_remove(&p->link);
+	s->transfers.count--;
 }
 
 void transfers_give_way(void)
@@ -51,6 +78,9 @@ void transfers_watch(struct server *s)
 
 void transfers_init(struct server *s)
 {
+	s->transfers.writers_max = uv_available_parallelism();
+	list_init(&s->transfers.places);
+	list_init(&s->transfers.writes);
 	list_init(&s->transfers.uploads);
 	list_init(&s->transfers.flying);
 	list_init(&s->transfers.downloads);
@@ -62,4 +92,6 @@ void transfers_done(struct server *s)
 	uv_close((uv_handle_t *)&s->transfers.timer, NULL);
 
 	assert(list_empty(&s->transfers.flying) && s->transfers.jobs == 0);
+	assert(list_empty(&s->transfers.writes) && s->transfers.writers == 0);
+	assert(list_empty(&s->transfers.places) && s->transfers.count == 0);
 }

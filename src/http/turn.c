@@ -34,6 +34,10 @@ void turn_answer(struct request *r, int err)
 	idempotency_release(&r->call.key);
 	r->err = err;
 	request_enter(r, REQUEST_ANSWERED);
+	if (!r->connection) {
+		server_forget(r);
+		return;
+	}
 	if (r->suspended) {
 		r->suspended = false;
 		MHD_resume_connection(r->mhd);
@@ -43,17 +47,18 @@ void turn_answer(struct request *r, int err)
 static void call_is_ready(struct call *c)
 {
 	struct request *r = request_of_call(c);
+	struct server *s = r->server;
 
 	assert(r->state == REQUEST_WAITING);
 	/* A long poll gives what came while its caller may have lost the right to it. Other waits
 	 * finish what they have begun. */
 	int err = c->polled ? request_check_caller(r) : LAPSE_OK;
 	if (err == LAPSE_OK) {
-		turn_enqueue(r->server, r);
+		turn_enqueue(s, r);
 		return;
 	}
 	turn_answer(r, err);
-	server_kick(r->server);
+	server_kick(s);
 }
 
 static int run_call(struct request *r, struct tx *tx)

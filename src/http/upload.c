@@ -25,14 +25,16 @@ struct upload {
 	uint32_t magic;
 	struct list link;   /* in transfers.uploads until it is complete */
 	struct list flight; /* in transfers.flying until it is let go of */
+	struct list turn;   /* in transfers.writes while its job waits */
 	struct server *server;
 	struct request *request; /* NULL once its client is gone */
 	char *owner;
-	struct blob blob; /* the worker's while `busy` */
+	struct transfer_place place; /* when it is `large` */
+	struct blob blob;            /* the worker's while `busy` */
 	struct piece pieces[2];
 	int filling;   /* the piece that takes what comes; the other one is written, or empty */
 	bool large;    /* it has a place among the transfers, and pieces of full size */
-	bool busy;     /* a job is under way */
+	bool busy;     /* a job is under way, or waits for its turn */
 	bool starved;  /* both pieces are full: the connection is suspended */
 	bool complete; /* the last byte has come */
 	bool finished; /* the file is durable, or never will be */
@@ -55,7 +57,7 @@ static int too_many_uploads(struct problem *p)
 static bool take_place(struct upload *u)
 {
 	assert(u->magic == UPLOAD_MAGIC);
-	u->large = u->large || transfers_take_place(u->server);
+	u->large = u->large || transfers_take_place(u->server, &u->place, u->owner);
 	return u->large;
 }
 
@@ -88,12 +90,14 @@ int upload_begin(struct request *r, int64_t length)
 	struct server *s = r->server;
 	const struct settings *set = s->engine->settings;
 	struct upload *u;
-	int err = ask_for_room(r, length);
 
 	assert(!r->upload);
+	/* First, because it is cheap: a client that keeps trying costs us little. */
+	if (length > (int64_t)SMALL_BYTES && !transfers_have_place(s, r->call.owner))
+		return too_many_uploads(&r->call.problem);
+	int err = ask_for_room(r, length);
 	if (err < 0)
 		return err;
-
 	if (length > set->attachment_max_bytes)
 		return problem_set(&r->call.problem, LAPSE_ETOOLARGE, "body",
 				   "an attachment may have %lld bytes (attachment_max_bytes)",
@@ -102,13 +106,12 @@ int upload_begin(struct request *r, int64_t length)
 	u->magic = UPLOAD_MAGIC;
 	list_init(&u->link);
 	list_init(&u->flight);
+	list_init(&u->turn);
 	u->server = s;
-	if (length > (int64_t)SMALL_BYTES && !take_place(u)) {
-		free(u);
-		return too_many_uploads(&r->call.problem);
-	}
 	u->request = r;
 	u->owner = mem_strdup(r->call.owner);
+	if (length > (int64_t)SMALL_BYTES)
+		take_place(u);
 	r->upload = u;
 	list_append(&s->transfers.uploads, &u->link);
 	list_append(&s->transfers.flying, &u->flight);
@@ -147,8 +150,8 @@ static void free_pieces(struct upload *u)
 		free(u->pieces[i].data);
 		u->pieces[i] = (struct piece){ 0 };
 	}
-	assert(u->server->transfers.count >= u->large);
-	u->server->transfers.count -= u->large;
+	if (u->large)
+		transfers_give_back(u->server, &u->place);
 	u->large = false;
 }
 
@@ -176,7 +179,10 @@ void upload_drop(struct upload *u)
 	u->request = NULL;
 	list_remove(&u->link);
 	list_remove(&u->flight); /* its bytes are in a row, or about to go */
-	if (!u->busy)            /* else its job does it at its end */
+	if (list_is_linked(&u->turn))
+		u->busy = false;
+	list_remove(&u->turn);
+	if (!u->busy) /* else its job does it at its end */
 		dispose(u);
 }
 
@@ -187,6 +193,7 @@ void upload_discard(struct server *s, struct blob *b)
 	u->magic = UPLOAD_MAGIC;
 	list_init(&u->link);
 	list_init(&u->flight);
+	list_init(&u->turn);
 	u->server = s;
 	u->blob = *b;
 	dispose(u);
@@ -208,6 +215,25 @@ static void upload_store(uv_work_t *w) /* on a worker */
 
 static void on_stored(uv_work_t *w, int status);
 
+static void queue_job(struct upload *u)
+{
+	struct transfers *all = &u->server->transfers;
+
+	assert(u->busy && !list_is_linked(&u->turn));
+	all->jobs++;
+	all->writers += !u->last;
+	uv_queue_work(u->server->loop, &u->work, upload_store, on_stored);
+}
+
+static void start_next_job(struct transfers *all)
+{
+	struct list *next = all->writers < all->writers_max ? list_shift(&all->writes) : NULL;
+
+	if (next)
+		queue_job(CONTAINER_OF(next, struct upload, turn));
+}
+
+/* The last job syncs, which takes time and no processor: it does not wait for a turn. */
 static void start_job(struct upload *u)
 {
 	assert(!u->busy && !u->finished);
@@ -215,8 +241,10 @@ static void start_job(struct upload *u)
 	u->writing = &u->pieces[u->filling];
 	u->last = u->complete;
 	u->filling = !u->filling;
-	u->server->transfers.jobs++;
-	uv_queue_work(u->server->loop, &u->work, upload_store, on_stored);
+	if (u->last || u->server->transfers.writers < u->server->transfers.writers_max)
+		queue_job(u);
+	else
+		list_append(&u->server->transfers.writes, &u->turn);
 }
 
 /* The first error is the request's; what still comes of the body is read and forgotten. */
@@ -252,6 +280,8 @@ static void on_stored(uv_work_t *w, int status)
 	(void)status;
 	u->busy = false;
 	u->server->transfers.jobs--;
+	u->server->transfers.writers -= !u->last;
+	start_next_job(&u->server->transfers);
 	u->writing->len = 0;
 	if (!u->request) {
 		dispose(u);
@@ -381,8 +411,7 @@ bool upload_receive(struct request *r, const char *data, size_t *n)
 void upload_look(struct list *link)
 {
 	struct upload *u = CONTAINER_OF(link, struct upload, link);
-	int fd = MHD_get_connection_info(u->request->mhd, MHD_CONNECTION_INFO_CONNECTION_FD)
-			 ->connect_fd;
+	int fd = connection_fd(u->request->connection);
 	char byte;
 
 	if (!u->starved && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)

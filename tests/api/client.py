@@ -76,27 +76,27 @@ class Answer:
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, address):
+    def __init__(self, address, timeout_s):
         host = "localhost" if address.startswith("unix:") else urllib.parse.urlsplit(address).netloc
         super().__init__(host)
-        self._address = address
+        self._address, self._timeout_s = address, timeout_s
 
     def connect(self):
-        self.sock = connect(self._address)
+        self.sock = connect(self._address, self._timeout_s)
 
 
 class Client:
     check = None  # (method, path, answer): set by the harness, asserts that the answer is documented
     clock_moves = 0  # how often a test has moved the clock of its daemons
 
-    def __init__(self, address, token=None, owner=None):
+    def __init__(self, address, token=None, owner=None, timeout_s=TIMEOUT_S):
         self.address = address
         self.headers = {}
         if token is not None:
             self.headers["Authorization"] = f"Bearer {token}"
         if owner is not None:
             self.headers["X-Lapse-Owner"] = owner
-        self._connection = _Connection(address)
+        self._connection = _Connection(address, timeout_s)
         self._clock_moves = Client.clock_moves
 
     def close(self):

@@ -200,6 +200,8 @@ class Daemon:
         self.rest_of_stdout = self.process.stdout.read().decode()
         self.process.stdout.close()
         self.process = None
+        # One that was killed has no exit code that tells of it.
+        assert "libtsan" not in sanitizer() or "WARNING: ThreadSanitizer" not in self.log(), self.log()
         return code
 
     def stop(self, signum=signal.SIGTERM):

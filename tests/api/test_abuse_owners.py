@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One owner against the others (lines 10 and 20): what it may fill, and what it may see."""
+import os
+
 import pytest
 
-from harness import Clock
+from client import head
+from harness import Clock, wait_until
 from test_stream import Stream
 
 LIMITS = {"agents_max_per_owner": 3, "mailboxes_max_per_owner": 3, "streams_max_per_owner": 3,
@@ -64,6 +67,21 @@ def test_one_owner_cannot_take_the_room_of_another(fleets, what):
     fleets.restart()
     fill(fleets.red, "red3").fails(429, "limit_reached", names=setting)
     fill(fleets.blue, "blue6").fails(429, "limit_reached", names=setting)
+
+
+def test_transfers_of_one_owner_leave_room_for_another(start):
+    fleets = Fleets(start, transfers_max=4, attachment_bytes_per_owner=10_000_000)
+    bearer = {"Authorization": f"Bearer {fleets.tokens['red']}"}
+    red = [fleets.daemon.raw() for _ in range(3)]
+    for connection in red:
+        connection.send(head("POST", "/v1/attachments", Content_Length=1_000_000, **bearer) + b"x" * 300_000)
+    wait_until(lambda: fleets.daemon.metric("lapse_transfers") == 3, what="three places are taken")
+    fleets.red.upload(os.urandom(300_000), name="one too many").fails(429, "limit_reached", names="transfers_max")
+    assert fleets.blue.upload(os.urandom(300_000), name="blue").status == 201
+    for connection in red:
+        connection.close()
+    wait_until(lambda: fleets.daemon.metric("lapse_transfers") == 0, what="the places are free again")
+    assert fleets.red.upload(os.urandom(300_000), name="red").status == 201
 
 
 def test_streams_of_one_owner_leave_room_for_another(fleets):

@@ -2,6 +2,7 @@
 """Abuse of connections: heads that hide a second request, clients that never read, half requests, floods."""
 import contextlib
 import socket
+import struct
 import time
 
 import pytest
@@ -216,6 +217,31 @@ def test_past_the_limit_a_client_gets_503_at_once(start):
             answer.fails(503, "unavailable")
             assert answer.headers["Retry-After"] and answer.headers["Connection"] == "close"
             assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("way", ["reset", "closed"])
+def test_long_polls_of_clients_that_hung_up_leave_room_for_others(start, way):
+    daemon = start(connections_max=40)
+    for i in range(200):
+        with daemon.raw() as connection:
+            connection.send(json_post(f"/v1/agents/{i}/messages/claim", b'{"wait_ms":60000}'))
+            if way == "reset":
+                connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert daemon.client().get("/healthz").status == 200, f"after {i + 1} clients"
+
+
+def test_long_polls_that_go_on_are_not_disturbed_when_connections_are_scarce(start):
+    daemon = start(connections_max=40)
+    with contextlib.ExitStack() as stack:
+        waiting = [stack.enter_context(daemon.raw()) for _ in range(35)]
+        for i, connection in enumerate(waiting):
+            connection.send(json_post(f"/v1/agents/{i}/messages/claim", b'{"wait_ms":60000}'))
+        for i, connection in enumerate(waiting):
+            if i % 10 == 0:
+                connection.close()
+                continue
+            daemon.client().send(str(i))
+            assert len(connection.answer("POST").ok()["data"]) == 1
 
 
 def test_half_requests_have_a_short_deadline_of_their_own(start):

@@ -5,12 +5,14 @@ Many connections send at once, so that the daemon finds several requests in one 
 """
 import collections
 import random
+import socket
+import struct
 import time
 
 import pytest
 
 from client import head, json_post
-from harness import NEVER_MS
+from harness import NEVER_MS, wait_until
 
 SEND = "/v1/agents/{}/messages"
 GOOD = b'{"from":"b","content":"x"}'
@@ -134,3 +136,35 @@ def test_sweeps_asked_for_together_prune_each_row_once(start):
     assert sum(answer.ok()["pruned"] for answer in answers) == 30
     assert api.sweep()["pruned"] == 0
     assert api.stats() == {} and api.matrix("messages")["live_rows"] == 0
+
+
+def leave(connection):
+    """Ends it with a reset, which the daemon learns of at once."""
+    if connection.sock.fileno() < 0:
+        return
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+@pytest.mark.parametrize("request_of", [
+    pytest.param(lambda name: json_post(SEND.format(name), GOOD), id="send"),
+    pytest.param(lambda name: json_post(SEND.format(name) + "/claim", b'{"wait_ms":1000}'), id="claim that waits"),
+])
+def test_clients_that_leave_before_their_answer_disturb_nobody(start, request_of):
+    """Their requests are in a turn, or wait for it to be durable, when they go; some are answered already."""
+    daemon = start()
+    chance = random.Random(1)
+    for round_ in range(40):
+        connections = [daemon.raw() for _ in range(40)]
+        for i, connection in enumerate(connections):
+            connection.send(request_of(f"{round_}-{i}"))
+            if chance.random() < 0.5:
+                leave(connections[chance.randrange(i + 1)])
+        for connection in connections:
+            leave(connection)
+        assert statuses(together(daemon, [json_post(SEND.format("stays"), GOOD)] * 3)) == {201: 3}
+    assert len(daemon.rows("SELECT * FROM messages WHERE agent = 'stays'")) == 120
+    wait_until(lambda: daemon.metric("lapse_http_connections") <= 1, 20)
+    begun = time.monotonic()
+    daemon.stop()
+    assert time.monotonic() - begun < 4, "it waits for a request that nobody holds"

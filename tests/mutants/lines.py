@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must have a mutant: every acceptance line of the seeds and every guarantee of the README, by a short name, with the
-mutants that break it. run.py --check holds the two tables against each other.
+"""What must have a mutant: every acceptance line of the seeds, every abuse that was found and every guarantee of the
+README, by a short name, with the mutants that break it. run.py --check holds the two tables against each other.
 """
 
 LINES = {
@@ -80,6 +80,36 @@ LINES = {
     "again 8 every target is named in the log": ("cleanup-unnamed-targets",),
     "again 9 an admin dates a message": ("message-timestamp-future", "message-timestamp-anyone",
                                          "message-timestamp-dropped"),
+    # What clients could do to each other
+    "abuse 1 recipients times bytes": ("broadcast-without-limit",),
+    "abuse 2 every reply has a deadline": ("replies-without-deadline", "queue-by-arrival"),
+    "abuse 3 pages, claims and turns have a limit of bytes": ("claim-without-bytes", "timer-of-zero"),
+    "abuse 4 values and capabilities are bounded": ("any-number-of-values", "any-number-of-capabilities"),
+    "abuse 5 a backup of somebody else": ("deletion-outside", "restore-any-schema", "restore-any-row"),
+    "abuse 6 bodies of requests that failed": ("body-of-strangers-kept",),
+    "abuse 7 behind a proxy": ("proxy-trusted-by-address",),
+    "abuse 8 half requests and one client too many": ("one-client-too-many-waits", "half-requests-wait-long",
+                                                      "hang-ups-not-looked-for", "every-poll-a-hang-up"),
+    "abuse 9 unfinished uploads": ("uploads-in-flight-free", "long-bodies-all-at-once", "few-long-bodies-wait",
+                                   "waiting-bodies-outlive-a-stop"),
+    "abuse 10 one owner and another": ("agents-of-one-owner", "mailbox-room-kept", "inboxes-without-limit", "inbox-room-kept",
+                                       "stored-bytes-kept"),
+    "abuse 11 a mail server that repeats itself": ("mails-twice",),
+    "abuse 12 heads that are read in two ways": ("header-name-no-token",),
+    "abuse 13 TLS": ("old-tls", "open-secrets", "old-certificate-kept"),
+    "abuse 14 a directory of other files": ("directory-of-others",),
+    "abuse 15 a long poll of a revoked token": ("long-poll-of-a-revoked-token",),
+    "abuse 16 hostile characters": ("hostile-json-shown",),
+    "abuse 17 a server that repeats its cursor": ("cursors-in-a-circle",),
+    "abuse 18 answers to malformed requests": ("malformed-length-left-to-the-library", "no-host-is-fine", "long-name-is-the-disks",
+                                               "absolute-form-without-host"),
+    "abuse 19 GET changes nothing": ("looking-marks",),
+    "abuse 20 an owner sees its own counts": ("matrix-of-all-owners",),
+    "abuse 304, Retry-After, Location": ("never-304", "no-retry-after", "no-location"),
+    "abuse events of tokens, backups, restores, settings": ("token-made-silently", "token-revoked-silently", "backup-made-silently",
+                                                            "restored-silently", "settings-in-silence"),
+    "abuse tokens have names, scopes and a last use": ("scope-of-any-room", "scopes-given-away", "tools-without-scopes",
+                                                       "last-use-not-noted"),
     # README
     "README nothing is removed before its deadline": ("agent-deadline-early", "mailbox-deadline-early"),
     "README removed at the deadline": ("deadlines-ignored", "mailbox-deadline-ignored"),

@@ -370,6 +370,15 @@ add("header-name-no-token", "src/http/head.c", "if (!is_token(name, name_len))",
 add("long-poll-of-a-revoked-token", "src/http/turn.c", "c->polled ? request_check_caller(r) : LAPSE_OK", "LAPSE_OK",
     "a long poll whose token was revoked meanwhile gets nothing",
     "tests/api/test_abuse_trust.py::test_a_long_poll_of_a_revoked_token_gets_nothing")
+add("nobody-to-answer", "src/http/turn.c", "if (!r->connection) {\n\t\tserver_forget(r);", "if (!r->connection) {",
+    "a request whose client has left is over when it is done",
+    "tests/api/test_turn.py::test_clients_that_leave_before_their_answer_disturb_nobody")
+add("left-in-the-middle", "src/http/server.c", "\t\trequest_part(r);", "\t\tserver_forget(r);",
+    "a request in a turn outlives its connection",
+    "tests/api/test_turn.py::test_clients_that_leave_before_their_answer_disturb_nobody")
+add("places-for-whoever-comes", "src/http/transfer.c", "count < max - max / 4 || (count < max && !has_place(s, owner))",
+    "count < max", "uploads of one owner leave room for another's",
+    "tests/api/test_abuse_owners.py::test_transfers_of_one_owner_leave_room_for_another")
 add("scope-of-any-room", "src/engine/scope.c", "room == SCOPE_FREE || (set & scope_bit(room, writes)) != 0", "set != 0",
     "a scope of one room opens that room only",
     "tests/api/test_scopes.py::test_a_scope_of_one_room_opens_that_room_only")
@@ -417,8 +426,23 @@ add("one-client-too-many-waits", "src/http/connection.c", "if (++s->connections.
 add("half-requests-wait-long", "src/http/connection.c", "int64_t head = set->head_timeout_ms,", "int64_t head = set->request_timeout_ms,",
     "half requests have a short deadline of their own",
     "tests/api/test_abuse_wire.py::test_half_requests_have_a_short_deadline_of_their_own")
+add("hang-ups-not-looked-for", "src/http/connection.c", "\thangups_look(s);\n", "",
+    "long polls of clients that hung up leave room",
+    "tests/api/test_abuse_wire.py::test_long_polls_of_clients_that_hung_up_leave_room_for_others")
+add("every-poll-a-hang-up", "src/http/hangup.c", "if (sockets[i].revents != 0)", "if (sockets[i].revents != POLLNVAL)",
+    "long polls that go on are not disturbed",
+    "tests/api/test_abuse_wire.py::test_long_polls_that_go_on_are_not_disturbed_when_connections_are_scarce")
 add("uploads-in-flight-free", "src/http/upload.c", "\t\tr->call.flying += u->received;", "\t\tr->call.flying += 0;",
     "bytes of unfinished uploads count", "tests/api/test_abuse_fill.py::test_bytes_of_unfinished_uploads_count")
+add("long-bodies-all-at-once", "src/http/pace.c", "\tif (!is_first && p->places == 0) {", "\tif (!is_first && p->places > PACE_PLACES) {",
+    "long bodies that come together take turns",
+    "tests/api/test_abuse_fair.py::test_many_long_bodies_take_turns_and_few_do_not")
+add("few-long-bodies-wait", "src/http/pace.h", "#define PACE_PLACES 16", "#define PACE_PLACES 1",
+    "as many senders as there are places never wait",
+    "tests/api/test_abuse_fair.py::test_many_long_bodies_take_turns_and_few_do_not")
+add("waiting-bodies-outlive-a-stop", "src/http/pace.c", "s->pumped < p->next && !s->stopping)", "s->pumped < p->next + s->stopping * INT64_C(1000000000))",
+    "while the server stops, bodies that wait go on",
+    "tests/api/test_abuse_fair.py::test_the_daemon_stops_while_long_bodies_wait")
 add("inboxes-without-limit", "src/message/unread.c", "int r = p ? usage_admit(tx, owner, QUOTA_INBOXES, 1, p) : LAPSE_OK;", "int r = LAPSE_OK;\n\n\t(void)p;",
     "the inboxes of an owner are bounded",
     "tests/api/test_abuse_owners.py::test_an_inbox_that_is_there_takes_more_messages")
@@ -449,6 +473,39 @@ add("old-tls", "src/daemon/tls.h", '"NORMAL:-VERS-TLS1.0:-VERS-TLS1.1:-VERS-DTLS
     "TLS 1.2 at least", "tests/api/test_listen.py::test_old_tls_is_refused")
 add("open-secrets", "src/base/secret.c", "if ((st.st_mode & (st.st_uid == geteuid() ? 0077 : 0027)) != 0)", "if (st.st_mode == 0)",
     "a secret file that others can read is refused", "tests/api/test_listen.py::test_a_key_that_others_can_read_is_refused")
+add("any-number-of-values", "src/api/call.c", "c->text_len, c->engine->settings->body_max_values,", "c->text_len, INT64_MAX,",
+    "a body has a limit of values", "tests/api/test_abuse_stall.py::test_a_body_has_a_limit_of_values")
+add("any-number-of-capabilities", "src/presence/api.c", "\t\tif (changed > BEATS_CAPABILITIES_MAX)", "\t\tif (changed == SIZE_MAX)",
+    "a batch changes a bounded number of capabilities",
+    "tests/api/test_abuse_stall.py::test_a_batch_changes_a_bounded_number_of_capabilities")
+add("old-certificate-kept", "src/daemon/tls.c", "\tcurrent = pair;\n", "\tif (!current)\n\t\tcurrent = pair;\n",
+    "SIGHUP reads the certificate again", "tests/api/test_listen.py::test_sighup_reads_the_certificate_again")
+add("malformed-length-left-to-the-library", "src/http/server.c", "if (strstr(format, \"Content-Length\"))", "if (strstr(format, \"Content-Lengths\"))",
+    "a length that is no number gets one 400", "tests/api/test_abuse_wire.py::test_a_length_that_is_no_number_gets_one_400")
+add("no-host-is-fine", "src/http/head.c", "\tif (!h->host && !is_old)", "\tif (!h->host && !is_old && h->hosts)",
+    "a request without Host is 400", "tests/api/test_abuse_wire.py::test_no_host_is_our_400")
+add("long-name-is-the-disks", "src/attachment/stage_api.c", "\tcase ENAMETOOLONG:\n\t\treturn problem_set(p, LAPSE_EINVAL,",
+    "\tcase ENAMETOOLONG:\n\t\treturn problem_set(p, LAPSE_EUNAVAILABLE,",
+    "a name that is too long is 400", "tests/api/test_abuse_wire.py::test_a_long_name_of_a_file_to_stage_is_400")
+add("never-304", "src/http/send.c", "if (is_not_modified(r, etag)) {", "if (is_not_modified(r, etag) && *status == 0) {",
+    "If-None-Match of the same state is 304", "tests/api/test_abuse_manners.py::test_if_none_match_of_the_same_state_is_304")
+add("no-retry-after", "src/http/send.c", "if (status == 503 || status == 429)", "if (status == 503)",
+    "429 says when to come again", "tests/api/test_abuse_manners.py::test_a_limit_says_when_to_come_again")
+add("no-location", "src/http/send.c", "if (status == 201 && r->call.location)", "if (status == 0 && r->call.location)",
+    "201 says where it is", "tests/api/test_abuse_manners.py::test_what_was_made_says_where_it_is")
+SCOPES = "tests/api/test_scopes.py::"
+add("token-made-silently", "src/engine/token.c", "return r < 0 ? r : token_announce(tx, EVENT_TOKEN_CREATED, token, by);", "return r < 0 || !by ? r : LAPSE_OK;",
+    "a token that is made leaves an event", SCOPES + "test_tokens_and_backups_leave_events_for_admins")
+add("token-revoked-silently", "src/engine/token.c", "return token_announce(tx, EVENT_TOKEN_REVOKED, &t, by);", "return t.owner && by ? LAPSE_OK : LAPSE_OK;",
+    "a token that is revoked leaves an event", SCOPES + "test_tokens_and_backups_leave_events_for_admins")
+add("backup-made-silently", "src/api/engine.c", "return event_add(c->tx, \"\", EVENT_BACKUP_MADE, &data);", "return LAPSE_OK;",
+    "a backup leaves an event", SCOPES + "test_tokens_and_backups_leave_events_for_admins")
+add("restored-silently", "src/daemon/audit.c", "return r < 0 ? r : event_add(tx, \"\", EVENT_STORE_RESTORED, &data);", "return r;",
+    "a restore leaves an event", "tests/cli/test_abuse_restore.py::test_a_restore_is_told_once")
+add("settings-in-silence", "src/daemon/audit.c", "return event_add(tx, \"\", EVENT_SETTINGS_IN_FORCE, &data);", "return tx ? LAPSE_OK : LAPSE_EINTERNAL;",
+    "the settings in force are in the events", SCOPES + "test_the_settings_in_force_are_in_the_events_of_a_start")
+add("last-use-not-noted", "src/http/request.c", "\t\ttoken_used(r->server->engine, caller.token);\n", "",
+    "a token's last use is noted", SCOPES + "test_names_scopes_and_last_use_are_listed_and_survive")
 
 # 004: operational tables --------------------------------------------------------------------------
 
@@ -512,7 +569,7 @@ add("contract-sweeps-held-at-once", "src/contract/pass_remove.c", "!(p->config.h
     "contract: held rows stay", "tests/contract/test_keep.py::test_holds")
 add("contract-writes-where-only-reading-is-allowed", "src/contract/foreign_postgres.c", 'write ? "" : "READ ONLY"', 'write ? "READ WRITE" : "READ ONLY"',
     "contract: a read-only database is left alone", "tests/contract/test_apply.py::test_a_read_only_server")
-add("contract-removes-more-than-intended", "src/contract/pass.c", "p->next_limit = limit < PASS_ROWS_LEAST", "p->limit = p->next_limit = limit < PASS_ROWS_LEAST",
+add("contract-removes-more-than-intended", "src/contract/pass.c", "p->page_limit = p->cut < p->room ? p->cut : p->room;", "p->page_limit = p->cut;",
     "contract: the number told is never less than the rows removed", APPLY + "test_a_slice_removes_no_more_than_was_intended")
 
 # Durability ---------------------------------------------------------------------------------------

@@ -9,19 +9,18 @@
 struct sleeper {
 	struct waiter waiter;
 	struct waits *waits;
-	int woken, order, late;
+	int woken, order;
 	const char *again;      /* waits for this key when woken */
 	struct sleeper *leaves; /* takes this one out when woken */
 };
 
 static int order;
 
-static void wake(struct waiter *w, bool timed_out)
+static void wake(struct waiter *w)
 {
 	struct sleeper *s = CONTAINER_OF(w, struct sleeper, waiter);
 
 	s->woken++;
-	s->late += timed_out;
 	s->order = ++order;
 	if (s->again)
 		wait_add(s->waits, s->again, LAPSE_NEVER, &s->waiter);
@@ -210,11 +209,10 @@ static void a_limit_ends_the_wait_once(void **state)
 	waits_expire(&w, 199);
 	assert_int_equal(b.woken, 0);
 	waits_expire(&w, 200);
-	assert_int_equal(b.late, 1);
+	assert_int_equal(b.woken, 1);
 	assert_int_equal(a.woken + c.woken, 0);
 	wait_wake(&w, "k"); /* and then their limits mean nothing */
 	assert_int_equal(a.woken, 1);
-	assert_int_equal(a.late, 0);
 	assert_int_equal(c.woken, 1);
 	assert_int_equal(b.woken, 1);
 	waits_expire(&w, 1000);
@@ -234,7 +232,7 @@ static void the_last_whose_time_is_over_takes_the_key_along(void **state)
 	add_until(&w, "k", 2, &b);
 	a.leaves = &b;
 	waits_expire(&w, 10);
-	assert_int_equal(a.late, 1);
+	assert_int_equal(a.woken, 1);
 	assert_int_equal(b.woken, 0); /* a has taken it out */
 	assert_int_equal(w.keys.count, 0);
 	waits_done(&w);
@@ -255,7 +253,7 @@ static void the_engine_sleeps_until_the_first_limit(void **state)
 	fake_clock_advance(&w->time, 5);
 	assert_int_equal(engine_next_us(&w->engine), 0);
 	tick_until_idle(w);
-	assert_int_equal(a.late, 1);
+	assert_int_equal(a.woken, 1);
 	assert_false(waiters_exist(&w->engine));
 }
 
