@@ -153,7 +153,7 @@ check: ## what CI runs: all tests, format and lint, clang, ASan and UBSan, cover
 asan: ## unit and API tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(MAKE) --no-print-directory PRESET=asan unit test-api test-cli test-provider test-jmap
 
-tsan: ## unit and API tests under ThreadSanitizer
+tsan: ## unit and API tests under ThreadSanitizer; STORE=postgres: on PostgreSQL
 	@$(MAKE) --no-print-directory PRESET=tsan unit test-api
 
 coverage: ## what the tests reach, as a table

@@ -289,7 +289,7 @@ def test_a_part_without_ranges(depot, lapse, tmp_path):
 @pytest.mark.parametrize("size", [0, 1, 200_000, len(DATA), 500_000])
 def test_a_part_of_something_else(depot, lapse, tmp_path, size):
     checksum = depot.add(DATA)
-    (tmp_path / "out.part").write_bytes(bytes(size))
+    (tmp_path / "out.part").write_bytes(bytes([DATA[0] ^ 255]) * size)  # it differs from the first byte on
     assert lapse.json("fetch", checksum, "-o", "out", cwd=tmp_path)["resumed_at"] == 0
     assert (tmp_path / "out").read_bytes() == DATA and files(tmp_path) == ["out"]
 
