@@ -4,9 +4,9 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "api/wait.h"
+#include "base/thread.h"
 #include "contract/keep_state.h"
 #include "contract/replica.h"
 
@@ -28,27 +28,16 @@ static int look_at_standbys(struct keep_worker *w)
 	return err;
 }
 
-#define SLICE_NICE 10
-
-/* On SQLite the work is done by this thread, on the machine of those who use the file. PostgreSQL's
- * is done elsewhere. */
-static void yield_processor(const struct keep_worker *w)
-{
-	static _Thread_local bool has_yielded;
-
-	if (w->f->engine == FOREIGN_SQLITE && !has_yielded) {
-		setpriority(PRIO_PROCESS, 0, SLICE_NICE); /* of this thread alone, on Linux */
-		has_yielded = true;
-	}
-}
-
 static void work_slice(struct offload *o)
 {
 	struct keep_worker *w = worker_of(o);
 	int err = LAPSE_OK;
 
 	assert(w->busy && w->pass && w->f);
-	yield_processor(w);
+	/* On SQLite the work is done by this thread, on the machine of those who use the file.
+	 * PostgreSQL's is done elsewhere. */
+	if (w->f->engine == FOREIGN_SQLITE)
+		thread_give_way();
 	if (!w->scheduler->sweep.dry_run && clock_mono(&CLOCK_SYSTEM) - w->lease_at > RENEW_US) {
 		err = lease_take(w->lease, w->f);
 		w->lease_at = clock_mono(&CLOCK_SYSTEM);

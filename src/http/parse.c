@@ -3,9 +3,9 @@
 
 #include <assert.h>
 
+#include "base/thread.h"
 #include "http/request.h"
 #include "http/server.h"
-#include "http/transfer.h"
 
 /* Jansson takes about 10 ns a byte: up to this, less than a millisecond. */
 #define LONG_BYTES ((size_t)64 << 10)
@@ -32,7 +32,7 @@ static void parse_work(uv_work_t *w) /* on a worker */
 	struct parse_job *j = CONTAINER_OF(w, struct parse_job, work);
 
 	assert(j->magic == PARSE_MAGIC);
-	transfers_give_way();
+	thread_give_way();
 	if (j->request)
 		j->err = request_parse(j->request);
 	else

@@ -7,9 +7,7 @@
 
 #include <assert.h>
 #include <string.h>
-#include <sys/resource.h>
 
-#define WORKER_NICE 10
 #define ROUND_MS 200 /* how exactly clients that went or are stuck are noticed */
 
 static void on_transfer_round(uv_timer_t *t)
@@ -59,15 +57,6 @@ void transfers_give_back(struct server *s, struct transfer_place *p)
 	assert(s->transfers.count > 0 && list_is_linked(&p->link));
 	list_remove(&p->link);
 	s->transfers.count--;
-}
-
-void transfers_give_way(void)
-{
-	static _Thread_local bool has_given_way;
-
-	if (!has_given_way)
-		setpriority(PRIO_PROCESS, 0, WORKER_NICE); /* of this thread alone, on Linux */
-	has_given_way = true;
 }
 
 void transfers_watch(struct server *s)

@@ -45,10 +45,6 @@ bool transfers_have_place(const struct server *s, const char *owner);
 bool transfers_take_place(struct server *s, struct transfer_place *p, const char *owner);
 void transfers_give_back(struct server *s, struct transfer_place *p);
 
-/* For jobs of workers that compute much, at their beginning: where processors are scarce, the loop
- * comes first. There may be more workers at work than processors. */
-void transfers_give_way(void);
-
 /* Something was added to one of the lists. */
 void transfers_watch(struct server *s);
 

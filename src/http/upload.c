@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/thread.h"
 #include "http/request.h"
 #include "http/server.h"
 #include "http/turn.h"
@@ -207,7 +208,7 @@ static void upload_store(uv_work_t *w) /* on a worker */
 	const struct piece *piece = u->writing;
 
 	assert(u->magic == UPLOAD_MAGIC && u->busy);
-	transfers_give_way();
+	thread_give_way();
 	u->err = blob_write(&u->blob, piece->data, piece->len, &u->problem);
 	if (u->err == LAPSE_OK && u->last)
 		u->err = blob_finish(&u->blob, &u->problem);
