@@ -39,7 +39,7 @@ static int call_result(int r)
 /* A reply is written whole in one run. */
 static void clear_reply(struct call *c)
 {
-	buf_done(&c->reply);
+	buf_clear(&c->reply);
 	buf_done(&c->kept);
 	c->status = 200;
 	c->plain_ok = false;
@@ -159,20 +159,46 @@ void call_header(struct call *c, const char *name, const char *value)
 	c->headers[c->headers_count++] = (struct call_arg){ name, value };
 }
 
-int call_parse(struct call *c)
+/* What is longer may turn out at its end not to be flat, and would be read twice. */
+#define FLAT_BYTES_MAX 8192
+
+static bool parse_flat(struct call *c)
 {
-	if (c->body)
-		return LAPSE_OK;
-	int r = json_check_values(c->text, c->text_len, c->engine->settings->body_max_values,
-				  &c->problem);
-	if (r < 0)
-		return r;
+	struct json_flat flat;
+
+	if (c->is_array || c->text_len > FLAT_BYTES_MAX ||
+	    !json_flat_load(c->text, c->text_len, &flat))
+		return false;
+	c->flat = arena_alloc(&c->arena, sizeof(flat));
+	*c->flat = flat;
+	return true;
+}
+
+static int parse_tree(struct call *c)
+{
 	return (c->is_array ? json_parse_array : json_parse_object)(c->text, c->text_len, &c->body,
 								    &c->problem);
 }
 
+int call_parse(struct call *c)
+{
+	if (c->body || c->flat)
+		return LAPSE_OK;
+	int r = json_check_values(c->text, c->text_len, c->engine->settings->body_max_values,
+				  &c->problem);
+	return r < 0 || parse_flat(c) ? r : parse_tree(c);
+}
+
 int call_body(struct call *c, const struct json_field *fields, void *out)
 {
+	assert(!c->flat || c->text);
+	if (c->flat && !c->body) {
+		if (fields_decode_flat(c->flat, fields, out, &c->arena))
+			return LAPSE_OK;
+		int r = parse_tree(c);
+		if (r < 0)
+			return r;
+	}
 	return fields_decode(c->body, fields, out, &c->problem);
 }
 
@@ -260,12 +286,15 @@ static void add_segment(struct buf *out, const char *text)
 	}
 }
 
+#define PATH_USUAL 120 /* bytes that most paths do not need */
+
 const char *call_path(struct call *c, const char *pattern, const char *first, const char *second)
 {
 	struct buf CLEANUP(buf_done) out = { 0 };
 	const char *segments[] = { first, second };
 	size_t n = 0;
 
+	buf_reserve(&out, PATH_USUAL);
 	for (;;) {
 		size_t literal = strcspn(pattern, "%");
 		buf_add(&out, pattern, literal);

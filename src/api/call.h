@@ -101,7 +101,8 @@ struct call {
 	bool is_local; /* on this host, as far as can be told: a path means something to it */
 	const char *params[CALL_PARAMS_MAX]; /* of the path, in order, decoded */
 	size_t query_count;
-	json_t *body;     /* NULL = an empty body */
+	json_t *body;           /* NULL = an empty body, or one that is `flat` */
+	struct json_flat *flat; /* the body, as long as nothing needs a tree of it; or NULL */
 	const char *text; /* the body as it came, and a NUL; NULL where no route asks for it */
 	size_t text_len;
 	bool is_csv;                  /* the text is CSV, and `body` stays NULL */
@@ -191,7 +192,7 @@ const char *call_path(struct call *c, const char *pattern, const char *first, co
 /* A header of the reply, also when it is an error. The texts live as long as the call. */
 void call_header(struct call *c, const char *name, const char *value);
 
-/* Parses the text into c->body, once. */
+/* Parses the text, once, into c->flat or c->body; an array always into c->body. */
 int call_parse(struct call *c);
 
 /* Decode the body or the query by a table of fields; see fields_decode(). */

@@ -324,3 +324,50 @@ int fields_decode(const json_t *object, const struct json_field *fields, void *o
 		return fields_name_unknown(object, fields, p);
 	return LAPSE_OK;
 }
+
+/* From a flat object */
+
+static bool field_decode_flat(const struct json_flat_member *v, const struct json_field *f,
+			      void *member, struct arena *arena)
+{
+	struct problem ignored;
+
+	switch (f->kind) {
+	case FIELD_TEXT:
+	case FIELD_LABEL:
+	case FIELD_ID:
+		return v->type == JSON_STRING &&
+		       field_take_text(f, arena_strndup(arena, v->text, v->text_len), v->text_len,
+				       member, &ignored) == LAPSE_OK;
+	case FIELD_INT:
+	case FIELD_TTL:
+		*(int64_t *)member = v->number;
+		return v->type == JSON_INTEGER && v->number >= f->min && v->number <= f->max;
+	case FIELD_BOOL:
+		*(bool *)member = v->type == JSON_TRUE;
+		return v->type == JSON_TRUE || v->type == JSON_FALSE;
+	case FIELD_TIME:
+	case FIELD_OBJECT:
+	case FIELD_TEXTS:
+	case FIELD_IDS:
+	case FIELD_HEXES:
+		break;
+	}
+	return false;
+}
+
+bool fields_decode_flat(const struct json_flat *object, const struct json_field *fields, void *out,
+			struct arena *arena)
+{
+	size_t known = 0;
+
+	for (const struct json_field *f = fields; f->name; f++) {
+		const struct json_flat_member *v = json_flat_find(object, f->name);
+		if (!v && f->required)
+			return false;
+		if (v && !field_decode_flat(v, f, (char *)out + f->offset, arena))
+			return false;
+		known += v != NULL;
+	}
+	return known == object->count;
+}

@@ -11,6 +11,9 @@
 #define LAPSE_API_FIELD_H
 
 #include "base/json.h"
+#include "base/json_quick.h"
+
+struct arena;
 
 enum json_kind {
 	FIELD_TEXT,   /* const char *: any text; min and max are bytes */
@@ -40,6 +43,11 @@ struct json_field {
  * without a name. Unknown fields, wrong types and values out of range are LAPSE_EINVAL. */
 int fields_decode(const json_t *object, const struct json_field *fields, void *out,
 		  struct problem *p);
+
+/* The same for a flat object, whose texts are copied to the arena. False = ask fields_decode(): the
+ * object is not as the table wants it, or has values of a kind that this does not know. */
+bool fields_decode_flat(const struct json_flat *object, const struct json_field *fields, void *out,
+			struct arena *arena);
 
 /* The field of that name; NULL = there is none. */
 const struct json_field *field_find(const struct json_field *fields, const char *name);

@@ -76,7 +76,8 @@ static size_t plain_run(const char *s, size_t n)
 	return i;
 }
 
-static void put_with_escapes(struct buf *b, const char *s, size_t n)
+/* In quotes; then `after`, unless it is NUL. */
+static void put_with_escapes(struct buf *b, const char *s, size_t n, char after)
 {
 	const char *end = s + n;
 
@@ -89,18 +90,21 @@ static void put_with_escapes(struct buf *b, const char *s, size_t n)
 			put_escaped(b, (unsigned char)*s++);
 	}
 	buf_putc(b, '"');
+	if (after != '\0')
+		buf_putc(b, after);
 }
 
-/* Bytes that need no escape, in quotes. */
-static void put_plain(struct buf *b, const char *s, size_t n)
+/* The same for bytes that need no escape. */
+static inline void put_plain(struct buf *b, const char *s, size_t n, char after)
 {
-	buf_reserve(b, n + 2);
+	buf_reserve(b, n + 3);
 	char *out = b->data + b->len;
 	out[0] = '"';
 	memcpy(out + 1, s, n);
 	out[n + 1] = '"';
-	out[n + 2] = '\0';
-	b->len += n + 2;
+	out[n + 2] = after;
+	out[n + 3] = '\0';
+	b->len += n + 2 + (after != '\0');
 }
 
 static void put_quoted(struct buf *b, const char *s)
@@ -108,18 +112,21 @@ static void put_quoted(struct buf *b, const char *s)
 	size_t n = strlen(s);
 
 	if (plain_run(s, n) < n)
-		put_with_escapes(b, s, n);
+		put_with_escapes(b, s, n, '\0');
 	else
-		put_plain(b, s, n);
+		put_plain(b, s, n, '\0');
 }
 
 void json_key(struct buf *b, const char *key)
 {
 	assert(key);
 	assert(b->len == 0 || b->data[b->len - 1] != ':'); /* as above */
+	const size_t n = strlen(key);
 	separate(b);
-	put_quoted(b, key);
-	buf_putc(b, ':');
+	if (plain_run(key, n) < n)
+		put_with_escapes(b, key, n, ':');
+	else
+		put_plain(b, key, n, ':');
 }
 
 void json_text(struct buf *b, const char *s)
@@ -159,7 +166,7 @@ void json_time(struct buf *b, lapse_ms t)
 	}
 	time_format(t, text);
 	separate(b);
-	put_plain(b, text, TIME_TEXT_LEN);
+	put_plain(b, text, TIME_TEXT_LEN, '\0');
 }
 
 void json_id(struct buf *b, int64_t id)
@@ -168,7 +175,7 @@ void json_id(struct buf *b, int64_t id)
 
 	id_format(id, text);
 	separate(b);
-	put_plain(b, text, ID_TEXT_LEN);
+	put_plain(b, text, ID_TEXT_LEN, '\0');
 }
 
 void json_put_text(struct buf *b, const char *key, const char *s)

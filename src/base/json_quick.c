@@ -77,28 +77,39 @@ static json_t *quick_text(struct quick_reader *r)
 	return ascii ? json_stringn_nocheck(text, (size_t)n) : json_stringn(text, (size_t)n);
 }
 
-/* Nothing may follow that jansson would take for a part of the number. */
-static json_t *quick_integer(struct quick_reader *r)
+/* Whether the value before this place ends here: nothing may follow that jansson would take for a
+ * part of it. */
+static bool value_ends(const struct quick_reader *r)
+{
+	return r->at < r->end && *r->at != '\0' && strchr(",]} \n\t\r", *r->at);
+}
+
+static bool takes_integer(struct quick_reader *r, int64_t *ret)
 {
 	const char *start = r->at;
-	json_int_t n = 0;
+	int64_t n = 0;
 
 	while (r->at < r->end && *r->at >= '0' && *r->at <= '9' && r->at - start < DIGITS_MAX)
 		n = n * 10 + (*r->at++ - '0');
-	bool ends = r->at < r->end && *r->at != '\0' && strchr(",]} \n\t\r", *r->at);
-	if (!ends || (*start == '0' && r->at - start > 1))
-		return NULL;
-	return json_integer(n);
+	*ret = n;
+	return value_ends(r) && (*start != '0' || r->at - start == 1);
 }
 
-static json_t *quick_word(struct quick_reader *r, const char *word, json_t *value)
+static bool takes_word(struct quick_reader *r, const char *word)
 {
 	size_t n = strlen(word);
 
 	if ((size_t)(r->end - r->at) <= n || memcmp(r->at, word, n) != 0)
-		return NULL;
+		return false;
 	r->at += n;
-	return *r->at != '\0' && strchr(",]} \n\t\r", *r->at) ? value : NULL;
+	return value_ends(r);
+}
+
+static json_t *quick_integer(struct quick_reader *r)
+{
+	int64_t n;
+
+	return takes_integer(r, &n) ? json_integer(n) : NULL;
 }
 
 static bool quick_member(struct quick_reader *r, json_t *object)
@@ -171,11 +182,11 @@ static json_t *quick_value(struct quick_reader *r)
 	case '[':
 		return quick_container(r);
 	case 't':
-		return quick_word(r, "true", json_true());
+		return takes_word(r, "true") ? json_true() : NULL;
 	case 'f':
-		return quick_word(r, "false", json_false());
+		return takes_word(r, "false") ? json_false() : NULL;
 	case 'n':
-		return quick_word(r, "null", json_null());
+		return takes_word(r, "null") ? json_null() : NULL;
 	default:
 		return *r->at >= '0' && *r->at <= '9' ? quick_integer(r) : NULL;
 	}
@@ -196,4 +207,93 @@ json_t *json_quick_load(const char *text, size_t n, int depth)
 	json_t *whole = j;
 	j = NULL;
 	return whole;
+}
+
+/* Flat objects */
+
+static bool flat_text(struct quick_reader *r, const char **ret, size_t *ret_len)
+{
+	bool ascii;
+	ptrdiff_t n = takes(r, '"') ? text_length(r, &ascii) : -1;
+
+	if (n < 0 || !ascii)
+		return false;
+	*ret = r->at;
+	*ret_len = (size_t)n;
+	r->at += n + 1;
+	return true;
+}
+
+static bool flat_value(struct quick_reader *r, struct json_flat_member *m)
+{
+	skip_space(r);
+	if (r->at == r->end)
+		return false;
+	switch (*r->at) {
+	case '"':
+		m->type = JSON_STRING;
+		return flat_text(r, &m->text, &m->text_len);
+	case 't':
+		m->type = JSON_TRUE;
+		return takes_word(r, "true");
+	case 'f':
+		m->type = JSON_FALSE;
+		return takes_word(r, "false");
+	case 'n':
+		m->type = JSON_NULL;
+		return takes_word(r, "null");
+	default:
+		m->type = JSON_INTEGER;
+		return *r->at >= '0' && *r->at <= '9' && takes_integer(r, &m->number);
+	}
+}
+
+static bool flat_is(const struct json_flat_member *m, const char *name, size_t n)
+{
+	return m->name_len == n && memcmp(m->name, name, n) == 0;
+}
+
+static bool flat_member(struct quick_reader *r, struct json_flat *f)
+{
+	struct json_flat_member *m = &f->members[f->count];
+
+	if (f->count == JSON_FLAT_MAX || !flat_text(r, &m->name, &m->name_len) || !takes(r, ':') ||
+	    !flat_value(r, m))
+		return false;
+	for (size_t i = 0; i < f->count; i++)
+		if (flat_is(&f->members[i], m->name, m->name_len))
+			return false;
+	f->count++;
+	return true;
+}
+
+bool json_flat_load(const char *text, size_t n, struct json_flat *ret)
+{
+	struct quick_reader r = { .at = text, .end = text + n };
+
+	assert(text);
+	ret->count = 0;
+	if (!takes(&r, '{'))
+		return false;
+	if (!takes(&r, '}')) {
+		do {
+			if (!flat_member(&r, ret))
+				return false;
+		} while (takes(&r, ','));
+		if (!takes(&r, '}'))
+			return false;
+	}
+	skip_space(&r);
+	return r.at == r.end;
+}
+
+const struct json_flat_member *json_flat_find(const struct json_flat *f, const char *name)
+{
+	const size_t n = strlen(name);
+
+	assert(f->count <= JSON_FLAT_MAX);
+	for (size_t i = 0; i < f->count; i++)
+		if (flat_is(&f->members[i], name, n))
+			return &f->members[i];
+	return NULL;
 }

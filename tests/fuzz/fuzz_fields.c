@@ -67,6 +67,33 @@ static void check_quick(const char *text, size_t n)
 	assert(!quick || json_equal(quick, slow));
 }
 
+/* What the flat way takes, the tree takes, with the same texts and numbers. */
+static void check_flat(const char *text, size_t n, const struct json_field *fields)
+{
+	_Alignas(16) char flat[ROOM_BYTES] = { 0 }, tree[ROOM_BYTES] = { 0 };
+	json_t *CLEANUP(json_freep) body = NULL;
+	struct arena CLEANUP(arena_done) arena;
+	struct json_flat object;
+	struct problem p;
+
+	arena_init(&arena);
+	if (!json_flat_load(text, n, &object) || !fields_decode_flat(&object, fields, flat, &arena))
+		return;
+	int r = json_parse_object(text, n, &body, &p);
+	assert(r == LAPSE_OK);
+	r = fields_decode(body, fields, tree, &p);
+	assert(r == LAPSE_OK);
+	for (const struct json_field *f = fields; f->name; f++) {
+		const void *a = flat + f->offset, *b = tree + f->offset;
+		const bool is_text =
+			f->kind == FIELD_TEXT || f->kind == FIELD_LABEL || f->kind == FIELD_ID;
+		if (is_text && *(char *const *)a)
+			assert(strcmp(*(char *const *)a, *(char *const *)b) == 0);
+		else
+			assert(memcmp(a, b, f->kind == FIELD_BOOL ? sizeof(bool) : 8) == 0);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	_Alignas(16) char out[ROOM_BYTES] = { 0 };
@@ -79,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	char *CLEANUP(mem_freep) text = mem_zalloc(1, size);
 	memcpy(text, data + 1, size - 1);
 	check_quick(text, size - 1);
+	check_flat(text, size - 1, fields);
 	if (json_parse_object(text, size - 1, &body, &p) < 0) {
 		assert(p.message[0]);
 		return 0;

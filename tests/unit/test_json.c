@@ -219,12 +219,90 @@ static bool same_as_jansson(const char *text, size_t n)
 	return true;
 }
 
+static json_t *value_of_flat(const struct json_flat_member *m)
+{
+	switch ((int)m->type) {
+	case JSON_STRING:
+		return json_stringn(m->text, m->text_len);
+	case JSON_INTEGER:
+		return json_integer(m->number);
+	case JSON_TRUE:
+		return json_true();
+	case JSON_FALSE:
+		return json_false();
+	default:
+		assert_int_equal(m->type, JSON_NULL);
+		return json_null();
+	}
+}
+
+/* The same for a flat object: a tree made of its members is jansson's. */
+static bool flat_as_jansson(const char *text, size_t n)
+{
+	json_t *CLEANUP(json_freep) slow = json_loadb(text, n, JSON_REJECT_DUPLICATES, NULL);
+	json_t *CLEANUP(json_freep) ours = json_object();
+	struct json_flat flat;
+
+	if (!json_flat_load(text, n, &flat))
+		return false;
+	for (size_t i = 0; i < flat.count; i++) {
+		const struct json_flat_member *m = &flat.members[i];
+		json_object_setn_new(ours, m->name, m->name_len, value_of_flat(m));
+	}
+	if (!json_equal(ours, slow) || json_object_size(ours) != flat.count)
+		fail_msg("jansson disagrees about flat %.*s", (int)n, text);
+	return true;
+}
+
+static void reads_flat_objects(void **state)
+{
+	static const struct {
+		const char *text;
+		bool flat;
+	} cases[] = {
+		{ "{}", true },
+		{ " { \"a\" : \"b\" , \"c\" : 12 } ", true },
+		{ "{\"a\":true,\"b\":false,\"c\":null,\"d\":0,\"e\":\"\"}", true },
+		{ "{\"a\":999999999999999999}", true },
+		{ "{\"a\":9999999999999999999}", false },
+		{ "{\"a\":-1}", false }, /* the tree takes these */
+		{ "{\"a\":1.5}", false },
+		{ "{\"a\":[]}", false },
+		{ "{\"a\":{}}", false },
+		{ "{\"a\":\"\\n\"}", false },
+		{ "{\"a\":\"\xc3\xa4\"}", false },
+		{ "{\"\xc3\xa4\":1}", false },
+		{ "{\"a\":1,\"a\":2}", false }, /* and these are wrong */
+		{ "{\"a\":1,}", false },
+		{ "{\"a\":1} x", false },
+		{ "{\"a\":1", false },
+		{ "{\"a\":truely}", false },
+		{ "{\"a\":01}", false },
+		{ "[]", false },
+		{ "\"a\"", false },
+		{ "", false },
+		{ "{\"1\":1,\"2\":1,\"3\":1,\"4\":1,\"5\":1,\"6\":1,\"7\":1,\"8\":1}", true },
+		{ "{\"1\":1,\"2\":1,\"3\":1,\"4\":1,\"5\":1,\"6\":1,\"7\":1,\"8\":1,\"9\":1}",
+		  false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		if (flat_as_jansson(cases[i].text, strlen(cases[i].text)) != cases[i].flat)
+			fail_msg("%s was %staken", cases[i].text, cases[i].flat ? "not " : "");
+}
+
 static void reads_plain_json_quickly(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(PLAIN); i++)
 		if (same_as_jansson(PLAIN[i].text, strlen(PLAIN[i].text)) != PLAIN[i].quick)
 			fail_msg("%s was %staken", PLAIN[i].text, PLAIN[i].quick ? "not " : "");
+}
+
+static size_t both_as_jansson(const char *text, size_t n)
+{
+	return (size_t)same_as_jansson(text, n) + (size_t)flat_as_jansson(text, n);
 }
 
 /* Every text cut off at every byte, and with every byte replaced by any other, left out, and
@@ -239,17 +317,17 @@ static void agrees_with_jansson_about_changed_texts(void **state)
 		char *CLEANUP(mem_freep) text = mem_zalloc(1, n + 2);
 		for (size_t at = 0; at < n; at++) {
 			memcpy(text, PLAIN[i].text, n);
-			taken += same_as_jansson(text, at);
+			taken += both_as_jansson(text, at);
 			for (int byte = 0; byte < 256; byte++) {
 				text[at] = (char)byte;
-				taken += same_as_jansson(text, n);
+				taken += both_as_jansson(text, n);
 			}
 			memcpy(text, PLAIN[i].text, n);
 			memmove(text + at, text + at + 1, n - at - 1);
-			taken += same_as_jansson(text, n - 1);
+			taken += both_as_jansson(text, n - 1);
 			memcpy(text, PLAIN[i].text, at + 1);
 			memcpy(text + at + 1, PLAIN[i].text + at, n - at);
-			taken += same_as_jansson(text, n + 1);
+			taken += both_as_jansson(text, n + 1);
 		}
 	}
 	assert_true(taken > 10000); /* otherwise this shows nothing */
@@ -427,6 +505,62 @@ static void rejects_wrong_fields(void **state)
 	}
 }
 
+static const char *or_none(const char *text)
+{
+	return text ? text : "(none)";
+}
+
+/* What is decoded from a flat object is what is decoded from its tree; and what it leaves to the
+ * tree is either wrong, or of a kind that needs a tree. */
+static void decodes_flat_objects_alike(void **state)
+{
+	static const struct {
+		const char *text;
+		bool taken;
+	} cases[] = {
+		{ "{\"id\":\"a\"}", true },
+		{ "{\"id\":\"a\",\"text\":\"12345\",\"label\":\"\",\"number\":10,\"flag\":true}",
+		  true },
+		{ "{\"flag\":false,\"number\":0,\"id\":\"agent\"}", true },
+		{ "{\"id\":\"a\",\"time\":\"1970-01-01T00:00:01Z\"}", false },
+		{ "{}", false },
+		{ "{\"id\":\"a\",\"extra\":1}", false },
+		{ "{\"id\":\"a\",\"i\":1}", false },
+		{ "{\"id\":\"a/b\"}", false },
+		{ "{\"id\":1}", false },
+		{ "{\"id\":null}", false },
+		{ "{\"id\":\"a\",\"text\":\"\"}", false },
+		{ "{\"id\":\"a\",\"text\":\"123456\"}", false },
+		{ "{\"id\":\"a\",\"number\":11}", false },
+		{ "{\"id\":\"a\",\"number\":\"1\"}", false },
+		{ "{\"id\":\"a\",\"flag\":1}", false },
+		{ "{\"id\":\"a\",\"flag\":null}", false },
+		{ "{\"id\":\"a\",\"object\":\"{}\"}", false },
+		{ "{\"id\":\"a\",\"ids\":\"x\"}", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct arena CLEANUP(arena_done) arena;
+		struct sample flat = { .number = 7 }, tree = { .number = 7 };
+		struct json_flat object;
+		struct problem p;
+		arena_init(&arena);
+		assert_true(json_flat_load(cases[i].text, strlen(cases[i].text), &object));
+		if (fields_decode_flat(&object, FIELDS, &flat, &arena) != cases[i].taken)
+			fail_msg("%s", cases[i].text);
+		json_t *CLEANUP(json_freep) j = parse(cases[i].text);
+		if (!cases[i].taken)
+			continue;
+		assert_int_equal(fields_decode(j, FIELDS, &tree, &p), LAPSE_OK);
+		assert_string_equal(or_none(flat.text), or_none(tree.text));
+		assert_string_equal(or_none(flat.label), or_none(tree.label));
+		assert_string_equal(flat.id, tree.id);
+		assert_int_equal(flat.number, tree.number);
+		assert_int_equal(flat.flag, tree.flag);
+	}
+}
+
 static void takes_the_ends_of_ranges(void **state)
 {
 	static const char *const cases[] = {
@@ -505,6 +639,8 @@ int main(void)
 		cmocka_unit_test(escapes_keys),
 		cmocka_unit_test(parses_objects_only),
 		cmocka_unit_test(reads_plain_json_quickly),
+		cmocka_unit_test(reads_flat_objects),
+		cmocka_unit_test(decodes_flat_objects_alike),
 		cmocka_unit_test(agrees_with_jansson_about_changed_texts),
 		cmocka_unit_test(limits_depth),
 		cmocka_unit_test(decodes_each_kind),
