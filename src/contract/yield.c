@@ -17,7 +17,7 @@ static const struct {
 	int rest_percent; /* of what the cut took */
 } MANNERS[] = {
 	[FOREIGN_SQLITE] = { .cut_us = 800, .rest_percent = 150, .rest_least_us = 1100 },
-	[FOREIGN_POSTGRES] = { .cut_us = 2000, .rest_percent = 100, .rest_least_us = 0 },
+	[FOREIGN_POSTGRES] = { .cut_us = 1800, .rest_percent = 145, .rest_least_us = 0 },
 };
 
 void yield_note(struct yield *y, bool met_writer, lapse_us now)
