@@ -47,7 +47,7 @@ class Scale:
 
     rounds: int = 3
     warm_s: float = 1
-    seconds: float = 5
+    seconds: float = 10
     quiet_s: float = 10
     counted: int = 5000  # requests under callgrind
     due_few: int = 1000

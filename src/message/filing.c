@@ -8,9 +8,9 @@
  *
  * Work. Once the tail is half full a pass begins. It visits every inbox in the order of its name,
  * which is the order of the table, so a page of the table is written once for many messages. A
- * slice is a transaction of sweep_budget_ms; while requests wait for the store, a slice is followed
- * by a rest of three times its length. The pass ends with the mark: everything up to the newest
- * message of its beginning is filed.
+ * slice is a transaction of sweep_budget_ms; while requests want the store, it is one of
+ * SLICE_CROWDED_US and followed by a rest of three times its length. The pass ends with the mark:
+ * everything up to the newest message of its beginning is filed.
  *
  * A full tail. Senders are faster than the passes: each of them then files a few messages in its
  * own transaction, in the same order, before it adds one.
@@ -31,6 +31,7 @@
 #define MARK "messages_filed"
 #define ALL_FILED INT64_MAX
 #define REST_FACTOR 3
+#define SLICE_CROWDED_US 450 /* less than a request takes: hardly any waits for a slice */
 #define FAILED_PAUSE_US INT64_C(1000000)
 #define ROOM_MESSAGES 8     /* that a sender files when the tail is full */
 #define SLICE_MESSAGES 64   /* between two looks at the clock */
@@ -105,7 +106,9 @@ int filing_make_room(struct tx *tx)
 
 static int filing_slice(struct engine *e)
 {
-	const lapse_us stop = clock_mono(e->clock) + e->settings->sweep_budget_ms * 1000;
+	const lapse_us budget = e->settings->sweep_budget_ms * 1000;
+	const lapse_us stop = clock_mono(e->clock) +
+			      (e->crowded && budget > SLICE_CROWDED_US ? SLICE_CROWDED_US : budget);
 	struct tail *t = tail_of(e);
 	int64_t total = 0;
 	struct tx tx;
