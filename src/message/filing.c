@@ -3,8 +3,8 @@
  * Filing: the messages of the tail become rows of `messages_unread`.
  *
  * Start. The tail is read back from the store: unread messages after the mark `messages_filed` that
- * are not in `messages_unread`. The mark is the largest number while there is no tail, because then
- * everything is filed at once.
+ * are not in `messages_unread`. The mark moves up to the oldest of them. It is the largest number
+ * while there is no tail, because then everything is filed at once.
  *
  * Work. Once the tail is half full a pass begins. It visits every inbox in the order of its name,
  * which is the order of the table, so a page of the table is written once for many messages. A
@@ -166,14 +166,19 @@ static const struct db_stmt UNFILED = {
 	"WHERE m.id > $1 AND m.read = 0 AND u.id IS NULL ORDER BY m.id"
 };
 
-static int load_tail(struct tx *tx, int64_t after)
+/* *ret_oldest = the smallest id of them; untouched when there is none. */
+static int load_tail(struct tx *tx, int64_t after, int64_t *ret_oldest)
 {
 	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &UNFILED);
+	bool any = false;
 	int r;
 
 	assert(tx_is_open(tx));
 	db_bind_int(&q, 1, after);
 	while ((r = db_step(&q)) > 0) {
+		if (!any)
+			*ret_oldest = db_int(&q, 0);
+		any = true;
 		struct tail_entry e = { .id = db_int(&q, 0),
 					.timestamp = db_int(&q, 3),
 					.claimed_until = db_int(&q, 4) };
@@ -208,17 +213,19 @@ static int filing_load(struct tx *tx)
 	struct engine *e = tx->engine;
 	bool on = may_have_tail(e);
 	struct tail *t = tail_new(on ? e->settings->message_tail_max : 1);
-	int64_t mark = 0;
+	int64_t mark = 0, oldest = e->ids.last + 1;
 	int r = meta_get(tx->db, MARK, 0, &mark);
 
 	engine_set_room(e, ROOM_MESSAGE, t);
 	t->newest = e->ids.last;
 	if (r == LAPSE_OK && mark != ALL_FILED)
-		r = load_tail(tx, mark);
+		r = load_tail(tx, mark, &oldest);
 	if (r == LAPSE_OK && !on)
 		r = file_all(tx, t);
-	if (r == LAPSE_OK && (mark == ALL_FILED) == on)
-		r = meta_set(tx->db, MARK, on ? e->ids.last : ALL_FILED);
+	/* The next start need not look again at what this one has found filed or read. */
+	const int64_t next = on ? oldest - 1 : ALL_FILED;
+	if (r == LAPSE_OK && mark != next)
+		r = meta_set(tx->db, MARK, next);
 	if (!on)
 		t->max = 0;
 	return r;

@@ -145,6 +145,18 @@ static void a_rollback_takes_the_memory_back(void **state)
 	}
 }
 
+static void check_mark(struct world *w)
+{
+	int64_t mark = side_int(w, "SELECT value FROM meta WHERE key = 'messages_filed'");
+	int64_t oldest = side_int(w, "SELECT min(id) FROM messages WHERE read = 0 AND id NOT IN "
+				     "(SELECT id FROM messages_unread)");
+
+	if (oldest)
+		assert_int_equal(mark, oldest - 1);
+	else
+		assert_true(mark >= side_int(w, "SELECT max(id) FROM messages"));
+}
+
 static void a_restart_reads_the_same_tail(void **state)
 {
 	struct world *w = *state;
@@ -165,6 +177,7 @@ static void a_restart_reads_the_same_tail(void **state)
 		world_reopen(w);
 		assert_int_equal(tail_of(&w->engine)->count, count);
 		world_check_counters(w);
+		check_mark(w);
 	}
 	w->settings.message_tail_max = 0; /* whoever wants none has everything filed */
 	world_reopen(w);
