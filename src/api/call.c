@@ -166,7 +166,7 @@ static bool parse_flat(struct call *c)
 {
 	struct json_flat flat;
 
-	if (c->is_array || c->text_len > FLAT_BYTES_MAX ||
+	if (c->is_array || c->needs_tree || c->text_len > FLAT_BYTES_MAX ||
 	    !json_flat_load(c->text, c->text_len, &flat))
 		return false;
 	c->flat = arena_alloc(&c->arena, sizeof(flat));

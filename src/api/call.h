@@ -107,6 +107,7 @@ struct call {
 	size_t text_len;
 	bool is_csv;                  /* the text is CSV, and `body` stays NULL */
 	bool is_array;                /* the body is a JSON array, not an object */
+	bool needs_tree;              /* not only tables of fields look at the body */
 	const char *if_match;         /* the ETag the caller relies on; NULL = any */
 	const char *range, *if_range; /* as they came; NULL = not given */
 	int64_t length;               /* of a streamed body, as announced; -1 = not known */
@@ -192,7 +193,8 @@ const char *call_path(struct call *c, const char *pattern, const char *first, co
 /* A header of the reply, also when it is an error. The texts live as long as the call. */
 void call_header(struct call *c, const char *name, const char *value);
 
-/* Parses the text, once, into c->flat or c->body; an array always into c->body. */
+/* Parses the text, once, into c->flat or c->body; into c->body when it is an array or a tree is
+ * needed. */
 int call_parse(struct call *c);
 
 /* Decode the body or the query by a table of fields; see fields_decode(). */

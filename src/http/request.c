@@ -438,6 +438,11 @@ static bool is_type(const char *content_type, const char *wanted)
 	return strchr("; \t", content_type[n]) != NULL;
 }
 
+static bool is_mcp(const struct request *r)
+{
+	return r->route && r->route->handler == mcp_api_post;
+}
+
 /* Whether the body may be there, or may not, and is of a kind the route takes. */
 static int check_body(struct request *r)
 {
@@ -462,6 +467,7 @@ static int check_body(struct request *r)
 				   "Content-Type must be application/json%s",
 				   kind == BODY_MANY ? " or text/csv" : "");
 	r->call.is_array = kind == BODY_MANY;
+	r->call.needs_tree = is_mcp(r);
 	r->call.text = r->body.data;
 	r->call.text_len = r->body.len;
 	return LAPSE_OK;
@@ -490,11 +496,6 @@ static int check_unsure_caller(struct request *r)
 	if (err < 0)
 		return err;
 	return caller.unsure ? auth_refuse_unsure(&r->call.problem) : LAPSE_OK;
-}
-
-static bool is_mcp(const struct request *r)
-{
-	return r->route && r->route->handler == mcp_api_post;
 }
 
 void request_complete(struct request *r)
