@@ -286,7 +286,7 @@ static void add_segment(struct buf *out, const char *text)
 	}
 }
 
-#define PATH_USUAL 120 /* bytes that most paths do not need */
+#define PATH_USUAL 120 /* bytes; few paths are longer */
 
 const char *call_path(struct call *c, const char *pattern, const char *first, const char *second)
 {

@@ -341,11 +341,15 @@ static bool field_decode_flat(const struct json_flat_member *v, const struct jso
 				       member, &ignored) == LAPSE_OK;
 	case FIELD_INT:
 	case FIELD_TTL:
+		if (v->type != JSON_INTEGER || v->number < f->min || v->number > f->max)
+			return false;
 		*(int64_t *)member = v->number;
-		return v->type == JSON_INTEGER && v->number >= f->min && v->number <= f->max;
+		return true;
 	case FIELD_BOOL:
+		if (v->type != JSON_TRUE && v->type != JSON_FALSE)
+			return false;
 		*(bool *)member = v->type == JSON_TRUE;
-		return v->type == JSON_TRUE || v->type == JSON_FALSE;
+		return true;
 	case FIELD_TIME:
 	case FIELD_OBJECT:
 	case FIELD_TEXTS:

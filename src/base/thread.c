@@ -26,14 +26,14 @@ struct thread_attributes {
 void thread_give_way(void)
 {
 	static _Thread_local bool has_given_way;
+
+	if (has_given_way)
+		return;
 	const int nice = getpriority(PRIO_PROCESS, 0); /* of this thread alone, on Linux */
 	struct thread_attributes a = { .size = sizeof(a),
 				       .policy = SCHED_BATCH,
 				       .nice = nice > GIVE_WAY_NICE ? nice : GIVE_WAY_NICE,
 				       .slice_ns = GIVE_WAY_SLICE_NS };
-
-	if (has_given_way)
-		return;
 	if (syscall(SYS_sched_setattr, 0, &a, 0) < 0)
 		setpriority(PRIO_PROCESS, 0, a.nice);
 	has_given_way = true;

@@ -31,7 +31,7 @@
 #define MARK "messages_filed"
 #define ALL_FILED INT64_MAX
 #define REST_FACTOR 3
-#define SLICE_CROWDED_US 450 /* less than a request takes: hardly any waits for a slice */
+#define SLICE_CROWDED_US 450 /* half of it cannot keep up, twice of it makes requests wait */
 #define FAILED_PAUSE_US INT64_C(1000000)
 #define ROOM_MESSAGES 8     /* that a sender files when the tail is full */
 #define SLICE_MESSAGES 64   /* between two looks at the clock */
