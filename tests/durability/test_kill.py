@@ -24,6 +24,9 @@ SETTINGS = {"wal_max_bytes": 1048576, "message_sweep_ms": 50}  # checkpoints and
 
 #: of new messages in memory: none, filed by every send, by some, by the loop, never
 TAILS = (0, 1, 7, 200, 131072)
+FILED_AT_ONCE = (1, 7)  # of them, those with which every round files something
+
+COUNTED = 5  # in one round of so many it is counted how many messages were filed
 
 DISKS = {
     "kill": lambda rng: None,
@@ -73,7 +76,7 @@ class Campaign:
         load.start()
         time.sleep(self.rng.uniform(*LOAD_S))
         assert self.rig.running(), f"lapsed ended by itself\n{self.rig.log_tail()}"
-        if self.rounds % 5 == 0:
+        if self.rounds % COUNTED == 0:
             self.filed += self.rig.metric("lapse_messages_filed_total")
         self.rig.signal_kill()
         notes = load.join()
@@ -90,7 +93,8 @@ class Campaign:
                 raise Loss(f"{agent} says {stats.get(agent)} unread messages, {len(ids)} are on the disk; {page}")
 
     def _start(self):
-        self.rig.settings["message_tail_max"] = self.rng.choice(TAILS)
+        counted = self.rounds % COUNTED == 0
+        self.rig.settings["message_tail_max"] = self.rng.choice(FILED_AT_ONCE if counted else TAILS)
         words = self.disk(self.rng)
         if words is not None:
             self.rig.steer(words)
