@@ -3,10 +3,10 @@
  * Giving way: how long a removal may take and how long to rest after it, so that the sessions which
  * use the table meanwhile hardly notice.
  *
- * Rows go in cuts. While nobody else writes, a cut takes as long as the contract's slice_ms says,
- * and the next one follows at once. As soon as another session has written, cuts are short and a
- * rest follows each, until none has written for YIELD_FOR_US. Decisions only: contract/pass.c has
- * the clock and sleeps.
+ * Rows go in cuts. While no other session writes, a cut takes as long as the contract's slice_ms
+ * says, and the next one follows at once. As soon as another session has written, cuts are short
+ * and a rest follows each, until none has written for YIELD_FOR_US. Decisions only: contract/pass.c
+ * has the clock and sleeps.
  */
 #ifndef LAPSE_CONTRACT_YIELD_H
 #define LAPSE_CONTRACT_YIELD_H

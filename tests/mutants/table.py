@@ -385,6 +385,8 @@ add("scope-of-any-room", "src/engine/scope.c", "room == SCOPE_FREE || (set & sco
 add("tools-without-scopes", "src/mcp/door.c", "r->err = auth_allows(r->route, c->admin, c->scopes, &c->problem);",
     "r->err = auth_allows(r->route, c->admin, SCOPE_ALL, &c->problem);", "tools obey scopes",
     "tests/api/test_scopes.py::test_tools_obey_scopes")
+add("tools-without-a-tree", "src/http/request.c", "r->call.needs_tree = is_mcp(r);", "r->call.needs_tree = false;",
+    "a message for tools may be flat", "tests/mcp/test_mcp.py::test_ping_answers_nothing_at_all")
 add("scopes-given-away", "src/api/token.c", "if (set & ~c->scopes)", "if (set & ~SCOPE_ALL)",
     "a token can only give scopes that it has itself",
     "tests/api/test_scopes.py::test_nobody_gives_away_what_it_does_not_have")
