@@ -61,7 +61,8 @@ struct connection {
 struct connections {
 	struct list phases[PHASE_WORKING];
 	int64_t count;
-	lapse_us look_next; /* monotonic: when hang-ups may be looked for again (http/hangup.h) */
+	lapse_us look_next; /* monotonic: when hang-ups are worth another look (http/hangup.h) */
+	int64_t since_look; /* connections that have come since the last one */
 };
 
 void connections_init(struct server *s);

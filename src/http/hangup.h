@@ -13,8 +13,8 @@
 
 struct server;
 
-/* Looks for them if fewer than a quarter of the connections are free, at most once in
- * HANGUP_LOOK_US. */
+/* For each new connection: looks for them if fewer than a quarter of the connections are free, and
+ * the last look was long ago or many connections have come since. */
 void hangups_look(struct server *s);
 
 #endif

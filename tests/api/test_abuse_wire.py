@@ -219,15 +219,17 @@ def test_past_the_limit_a_client_gets_503_at_once(start):
             assert time.monotonic() - begun < 2
 
 
+@pytest.mark.parametrize("at_once", [1, 3])
 @pytest.mark.parametrize("way", ["reset", "closed"])
-def test_long_polls_of_clients_that_hung_up_leave_room_for_others(start, way):
+def test_long_polls_of_clients_that_hung_up_leave_room_for_others(start, way, at_once):
     daemon = start(connections_max=40)
-    for i in range(200):
-        with daemon.raw() as connection:
-            connection.send(json_post(f"/v1/agents/{i}/messages/claim", b'{"wait_ms":60000}'))
-            if way == "reset":
-                connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        assert daemon.client().get("/healthz").status == 200, f"after {i + 1} clients"
+    for i in range(200 // at_once):
+        for _ in range(at_once):
+            with daemon.raw() as connection:
+                connection.send(json_post(f"/v1/agents/{i}/messages/claim", b'{"wait_ms":60000}'))
+                if way == "reset":
+                    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert daemon.client().get("/healthz").status == 200, f"after {i + 1} times {at_once} clients"
 
 
 def test_long_polls_that_go_on_are_not_disturbed_when_connections_are_scarce(start):

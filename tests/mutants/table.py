@@ -431,6 +431,9 @@ add("half-requests-wait-long", "src/http/connection.c", "int64_t head = set->hea
 add("hang-ups-not-looked-for", "src/http/connection.c", "\thangups_look(s);\n", "",
     "long polls of clients that hung up leave room",
     "tests/api/test_abuse_wire.py::test_long_polls_of_clients_that_hung_up_leave_room_for_others")
+add("hang-ups-by-the-clock-alone", "src/http/hangup.c", "c->since_look <= max / HANGUP_LOOK_SHARE", "true",
+    "long polls of clients that hung up leave room, however fast they come",
+    "tests/api/test_abuse_wire.py::test_long_polls_of_clients_that_hung_up_leave_room_for_others")
 add("every-poll-a-hang-up", "src/http/hangup.c", "if (sockets[i].revents != 0)", "if (sockets[i].revents != POLLNVAL)",
     "long polls that go on are not disturbed",
     "tests/api/test_abuse_wire.py::test_long_polls_that_go_on_are_not_disturbed_when_connections_are_scarce")
