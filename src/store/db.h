@@ -40,8 +40,8 @@ struct db_config {
 	int busy_timeout_ms; /* how long another connection's lock is waited for */
 };
 
-/* Once per process, before the first db_open(): turns off statistics that would cost a lock per
- * allocation. */
+/* Before the first db_open() of the process: turns off statistics that would cost a lock per
+ * allocation, and makes commits cheaper (store/sqlite/pagecache.h). */
 void db_process_init(void);
 
 /* On failure `p` says why and *ret is untouched. */

@@ -9,12 +9,15 @@
 #include "store/sqlite/db.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "store/driver.h"
+#include "store/sqlite/frames.h"
+#include "store/sqlite/pagecache.h"
 
 #define CACHE_KIB 40960    /* page cache of a writer: the hot part of a million rows */
 #define STATEMENTS_MIN 128 /* slots of the statement table; it doubles */
@@ -50,7 +53,10 @@ static struct sqlite_prepared *prepared_of(struct db_prepared *prepared)
 
 void db_process_init(void)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
 	sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+	pthread_once(&once, pagecache_install);
 }
 
 static int sqlite_translate(int rc)
@@ -146,7 +152,8 @@ int db_open(const struct db_config *config, struct db **ret, struct problem *p)
 	int flags = config->read_only ? SQLITE_OPEN_READONLY
 				      : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
 	struct sqlite_db *db = mem_zalloc(1, sizeof(*db));
-	int rc = sqlite3_open_v2(config->path, &db->handle, flags | SQLITE_OPEN_NOMUTEX, NULL);
+	int rc = sqlite3_open_v2(config->path, &db->handle, flags | SQLITE_OPEN_NOMUTEX,
+				 config->read_only ? NULL : frames_vfs());
 	int r = sqlite_translate(rc);
 
 	db->head =

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A VFS that writes the frames of a commit in one call.
+ *
+ * SQLite writes each page of a commit to the write-ahead log in two pieces, a header of 24 bytes
+ * and the page. Both cost a system call and the file system's care for the page of the cache they
+ * end in. This VFS holds the pieces back while each follows the one before, and writes them
+ * together when the frame is the last one of its commit, which its header says.
+ *
+ * It stands on the default VFS of its moment and hands everything else down. Nothing is held back
+ * once SQLite has written the last frame of a commit, so whoever reads the log afterwards, or syncs
+ * it through another file, finds everything there. Frames of a transaction that has not committed
+ * may be held back; before anything else happens to the file they are written, too.
+ */
+#ifndef LAPSE_STORE_SQLITE_FRAMES_H
+#define LAPSE_STORE_SQLITE_FRAMES_H
+
+/* Registers it at the first call; the name for sqlite3_open_v2(). NULL = it cannot be registered.
+ */
+const char *frames_vfs(void);
+
+#endif
