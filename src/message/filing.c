@@ -8,14 +8,14 @@
  *
  * Work. Once the tail is half full a pass begins. It visits every inbox in the order of its name,
  * which is the order of the table, so a page of the table is written once for many messages. A
- * slice is a transaction of sweep_budget_ms; while requests want the store, it is one of
- * SLICE_CROWDED_US and followed by a rest of three times its length. The pass ends with the mark:
- * everything up to the newest message of its beginning is filed.
+ * slice (message/slice.h) is a transaction of sweep_budget_ms; while requests want the store, it is
+ * one of SLICE_CROWDED_US and followed by a rest of three times its length. The pass ends with the
+ * mark: everything up to the newest message of its beginning is filed.
  *
  * A full tail. Senders are faster than the passes: each of them then files a few messages in its
  * own transaction, in the same order, before it adds one.
  *
- * Failure. A slice that fails is rolled back, memory included, and is tried again a second later. A
+ * Failure. A slice that fails has not touched the memory, and is tried again a second later. A
  * crash loses nothing: what was filed is found in the table, the rest after the mark.
  */
 #include <assert.h>
@@ -25,10 +25,10 @@
 #include "base/metrics.h"
 #include "engine/engine.h"
 #include "message/row.h"
+#include "message/slice.h"
 #include "message/unread.h"
 #include "store/migrate.h"
 
-#define MARK "messages_filed"
 #define ALL_FILED INT64_MAX
 #define REST_FACTOR 3
 #define SLICE_CROWDED_US 450 /* half of it cannot keep up, twice of it makes requests wait */
@@ -68,7 +68,7 @@ static void note_filed(struct tx *tx, int64_t n)
 static int pass_end(struct tx *tx, struct tail *t)
 {
 	t->pass.running = false;
-	return meta_set(tx->db, MARK, t->pass.upto);
+	return meta_set(tx->db, MESSAGES_FILED, t->pass.upto);
 }
 
 /* Files up to `limit` messages of the inbox that is next, and begins a pass where there is none. */
@@ -107,25 +107,23 @@ int filing_make_room(struct tx *tx)
 static int filing_slice(struct engine *e)
 {
 	const lapse_us budget = e->settings->sweep_budget_ms * 1000;
-	const lapse_us stop = clock_mono(e->clock) +
-			      (e->crowded && budget > SLICE_CROWDED_US ? SLICE_CROWDED_US : budget);
 	struct tail *t = tail_of(e);
-	int64_t total = 0;
+	struct slice s;
 	struct tx tx;
 	int r = tx_begin(&tx, e);
 
-	do {
-		int64_t n = 0;
-		if (r == LAPSE_OK)
-			r = pass_step(&tx, t, SLICE_MESSAGES, &n);
-		total += n;
-	} while (r == LAPSE_OK && t->pass.running && clock_mono(e->clock) < stop);
+	if (r == LAPSE_OK)
+		r = slice_write(&s, t, tx.db, e->clock,
+				e->crowded && budget > SLICE_CROWDED_US ? SLICE_CROWDED_US
+									: budget);
 	if (r < 0) {
 		tx_rollback(&tx);
 		return r;
 	}
-	note_filed(&tx, total);
-	return tx_commit_lazy(&tx);
+	r = tx_commit_lazy(&tx);
+	if (r == LAPSE_OK)
+		slice_settle(&s, t);
+	return r;
 }
 
 static bool wants_filing(const struct tail *t)
@@ -214,7 +212,7 @@ static int filing_load(struct tx *tx)
 	bool on = may_have_tail(e);
 	struct tail *t = tail_new(on ? e->settings->message_tail_max : 1);
 	int64_t mark = 0, oldest = e->ids.last + 1;
-	int r = meta_get(tx->db, MARK, 0, &mark);
+	int r = meta_get(tx->db, MESSAGES_FILED, 0, &mark);
 
 	engine_set_room(e, ROOM_MESSAGE, t);
 	t->newest = e->ids.last;
@@ -225,7 +223,7 @@ static int filing_load(struct tx *tx)
 	/* The next start need not look again at what this one has found filed or read. */
 	const int64_t next = on ? oldest - 1 : ALL_FILED;
 	if (r == LAPSE_OK && mark != next)
-		r = meta_set(tx->db, MARK, next);
+		r = meta_set(tx->db, MESSAGES_FILED, next);
 	if (!on)
 		t->max = 0;
 	return r;
@@ -249,14 +247,22 @@ static int filing_owner_moves(struct tx *tx, const char *from, const char *to)
 	return r == LAPSE_OK && left == 0 ? TX_AGAIN : r;
 }
 
-/* Messages that came later in the same transaction: their inbox has more filed ones now. */
+/* The rows of their inboxes have other counters now. There are messages in the tail that came later
+ * in the same transaction. */
 static void filing_owner_moved(struct engine *e, const char *from, const char *to, bool whole)
 {
-	(void)from;
+	struct tail *t = tail_of(e);
+
 	(void)whole; /* messages move in slices */
-	for (struct tail_inbox *i = tail_of(e)->heads[0]; i; i = i->next[0])
-		if (strcmp(i->owner, to) == 0)
+	for (struct tail_inbox *i = t->heads[0], *next; i; i = next) {
+		next = i->next[0];
+		if (strcmp(i->owner, from) != 0 && strcmp(i->owner, to) != 0)
+			continue;
+		if (i->live == 0)
+			tail_close(t, i);
+		else
 			unread_refresh(e, i);
+	}
 }
 
 static void filing_done(struct engine *e)

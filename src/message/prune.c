@@ -42,10 +42,12 @@ static int inbox_drop_empty(struct tx *tx, const struct pruned *first)
 	return LAPSE_OK;
 }
 
-/* The tail counts on the row, even if it says 0. */
+/* Messages in the tail count on the row, even if it says 0. */
 static bool is_in_tail(const struct tx *tx, const struct pruned *first)
 {
-	return tail_find(tail_of(tx->engine), first->owner, first->group) != NULL;
+	const struct tail_inbox *i = tail_find(tail_of(tx->engine), first->owner, first->group);
+
+	return i && i->live > 0;
 }
 
 /* What a message tells of itself */

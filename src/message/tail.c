@@ -7,6 +7,8 @@
 
 #include "base/mem.h"
 
+#define ROOM_KEPT 4 /* for messages, in an inbox that is empty */
+
 struct tail *tail_new(int64_t max)
 {
 	struct tail *t = mem_zalloc(1, sizeof(*t));
@@ -224,6 +226,21 @@ void tail_show(struct tail *t, struct tail_inbox *i, int64_t id)
 	t->count++;
 }
 
+void tail_file(struct tail *t, struct tail_inbox *i, size_t n)
+{
+	assert(n > 0 && n <= i->live);
+	i->live -= n;
+	t->count -= (int64_t)n;
+	i->filed_unread += (int64_t)n;
+	for (size_t k = i->first; n > 0; k++) {
+		assert(k < i->count);
+		n -= !i->entries[k].hidden;
+		i->entries[k].hidden = true;
+	}
+	if (!list_is_linked(&i->dirty))
+		list_append(&t->dirty, &i->dirty);
+}
+
 /* Moves what is left to the front once that is less than half. */
 static void inbox_tidy(struct tail_inbox *i)
 {
@@ -240,14 +257,29 @@ static void inbox_tidy(struct tail_inbox *i)
 	i->first = 0;
 }
 
+/* An empty one keeps little memory. */
+static void inbox_shrink(struct tail *t, struct tail_inbox *i)
+{
+	if (i->room <= ROOM_KEPT)
+		return;
+	t->bytes -= inbox_bytes(i);
+	free(i->entries);
+	i->entries = NULL;
+	i->room = 0;
+	t->bytes += inbox_bytes(i);
+}
+
 void tail_tidy(struct tail *t)
 {
 	while (!list_empty(&t->dirty)) {
 		struct tail_inbox *i = CONTAINER_OF(t->dirty.next, struct tail_inbox, dirty);
 		list_remove(&i->dirty);
-		if (i->live == 0)
+		if (i->live == 0 && (int64_t)t->inboxes.count > t->max) {
 			tail_close(t, i);
-		else
-			inbox_tidy(i);
+			continue;
+		}
+		inbox_tidy(i);
+		if (i->live == 0)
+			inbox_shrink(t, i);
 	}
 }

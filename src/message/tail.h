@@ -4,6 +4,9 @@
  * inbox and oldest first. Memory only; message/unread.c keeps it in step with the store and
  * message/filing.c empties it.
  *
+ * An inbox that has run empty stays, because the next message to it costs less then, as long as
+ * there are not more inboxes than messages may be.
+ *
  * An inbox is found by its name in a map, and inboxes follow each other by name in a skip list, the
  * order of the table they are filed into. A message that is removed is only hidden until its
  * transaction has committed (tail_tidy), so that a rollback can show it again.
@@ -32,12 +35,11 @@ struct tail_entry {
 	bool hidden;
 };
 
-/* Lives while it has messages, and until the end of the transaction that took the last one. */
 struct tail_inbox {
 	struct map_node node; /* the key is owner, \1, agent */
 	struct list dirty;    /* in the tail's list of inboxes that tail_tidy() must look at */
 	const char *owner, *agent;
-	int64_t filed_unread; /* as its row of `inboxes` says */
+	int64_t filed_unread; /* as its row of `inboxes` says; 0 = it may have none by now */
 
 	struct tail_entry *entries; /* by id */
 	size_t count, room;         /* hidden ones included */
@@ -92,7 +94,11 @@ struct tail_entry *tail_entry_of(const struct tail_inbox *i, int64_t id);
 void tail_hide(struct tail *t, struct tail_inbox *i, int64_t id);
 void tail_show(struct tail *t, struct tail_inbox *i, int64_t id); /* takes tail_hide() back */
 
-/* Forgets what is hidden; closes inboxes that are empty. Not while something may be undone. */
+/* The oldest `n` are rows now. */
+void tail_file(struct tail *t, struct tail_inbox *i, size_t n);
+
+/* Forgets what is hidden; closes inboxes that are empty and too many. Not while something may be
+ * undone. */
 void tail_tidy(struct tail *t);
 
 #endif

@@ -218,10 +218,10 @@ static int insert_inbox(struct tx *tx, const char *owner, const char *agent, str
 	return db_post(&q, DB_ONE);
 }
 
-/* An inbox that the tail does not know; its row, if there is none, is written. With `p` NULL the
- * owner may have any number of inboxes. */
-static int open_inbox(struct tx *tx, const char *owner, const char *agent, struct tail_inbox **ret,
-		      struct problem *p)
+/* An inbox that the tail does not know, or knows as empty; its row, if there is none, is written.
+ * With `p` NULL the owner may have any number of inboxes. */
+static int open_inbox(struct tx *tx, const char *owner, const char *agent,
+		      struct tail_inbox **inbox, struct problem *p)
 {
 	int64_t unread = 0;
 	int r = find_inbox(tx->db, owner, agent, &unread);
@@ -231,8 +231,16 @@ static int open_inbox(struct tx *tx, const char *owner, const char *agent, struc
 	r = r > 0 ? LAPSE_OK : insert_inbox(tx, owner, agent, p);
 	if (r < 0)
 		return r;
-	*ret = tail_open(tail_of(tx->engine), owner, agent, unread);
+	if (!*inbox)
+		*inbox = tail_open(tail_of(tx->engine), owner, agent, unread);
+	assert((*inbox)->filed_unread == unread);
 	return LAPSE_OK;
+}
+
+/* Rows of inboxes go when nothing is left in them: then an inbox must be looked up again. */
+static bool may_have_no_row(const struct tail_inbox *i)
+{
+	return i->live == 0 && i->filed_unread == 0;
 }
 
 void unread_refresh(struct engine *e, struct tail_inbox *i)
@@ -245,6 +253,8 @@ int unread_restore(struct tx *tx, const char *owner, const char *agent, const st
 	struct tail_inbox *i = inbox_of(tx, owner, agent);
 	int r = i ? LAPSE_OK : open_inbox(tx, owner, agent, &i, NULL);
 
+	assert(tx_can_write(tx));
+
 	if (r == LAPSE_OK)
 		tail_add(tail_of(tx->engine), i, e);
 	return r;
@@ -254,13 +264,13 @@ static int admit_tail(struct tx *tx, const char *owner, const char *agent, int64
 		      struct problem *p)
 {
 	struct tail_inbox *i = inbox_of(tx, owner, agent);
+	const bool is_known = i != NULL;
+	int r = !is_known || may_have_no_row(i) ? open_inbox(tx, owner, agent, &i, p) : LAPSE_OK;
 
-	if (!i) {
-		int r = open_inbox(tx, owner, agent, &i, p);
-		if (r < 0)
-			return r;
+	if (r < 0)
+		return r;
+	if (!is_known)
 		change_note(tx, undo_open, i, 0, 0);
-	}
 	return i->filed_unread + (int64_t)i->live < max ? LAPSE_OK : refuse_unread(agent, max, p);
 }
 
@@ -278,11 +288,11 @@ static const struct db_stmt FILE_ONE = {
 	"INSERT INTO messages_unread (owner, agent, id) VALUES ($1, $2, $3)"
 };
 
-static int file_one(struct tx *tx, const char *owner, const char *agent, int64_t id)
+static int file_one(struct db *db, const char *owner, const char *agent, int64_t id)
 {
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &FILE_ONE);
+	struct db_query CLEANUP(db_finish) q = db_query(db, &FILE_ONE);
 
-	assert(tx_can_write(tx));
+	assert(id > 0);
 	db_bind_text(&q, 1, owner);
 	db_bind_text(&q, 2, agent);
 	db_bind_int(&q, 3, id);
@@ -296,7 +306,7 @@ int unread_add(struct tx *tx, const char *owner, const char *agent, int64_t id, 
 	const struct tail_entry e = { .id = id, .timestamp = timestamp };
 
 	if (t->max == 0)
-		return file_one(tx, owner, agent, id);
+		return file_one(tx->db, owner, agent, id);
 	assert(i); /* admit_tail() has opened it */
 	change_note(tx, undo_add, i, id, 0);
 	tail_add(t, i, &e);
@@ -478,15 +488,19 @@ static const struct db_stmt COUNT_FILED = {
 	"unread = unread + $3 WHERE owner = $1 AND agent = $2"
 };
 
-static int count_filed(struct tx *tx, struct tail_inbox *i, int64_t n)
+int unread_write(struct db *db, const struct tail_inbox *i, int64_t id)
 {
-	struct db_query CLEANUP(db_finish) q = db_query(tx->db, &COUNT_FILED);
+	return file_one(db, i->owner, i->agent, id);
+}
 
-	assert(tx_can_write(tx));
+int unread_write_count(struct db *db, const struct tail_inbox *i, int64_t n)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(db, &COUNT_FILED);
+
+	assert(n > 0);
 	db_bind_text(&q, 1, i->owner);
 	db_bind_text(&q, 2, i->agent);
 	db_bind_int(&q, 3, n);
-	change_filed(tx, i, n);
 	return db_post(&q, DB_ONE);
 }
 
@@ -500,12 +514,15 @@ int unread_file(struct tx *tx, struct tail_inbox *i, int64_t upto, int64_t limit
 		const struct tail_entry *e = &i->entries[k];
 		if (e->hidden || e->id > upto)
 			continue;
-		int r = file_one(tx, i->owner, i->agent, e->id);
+		int r = unread_write(tx->db, i, e->id);
 		if (r < 0)
 			return r;
 		hide_in_tail(tx, i, e->id);
 		n++;
 	}
 	*ret_n = n;
-	return n > 0 ? count_filed(tx, i, n) : LAPSE_OK;
+	if (n == 0)
+		return LAPSE_OK;
+	change_filed(tx, i, n);
+	return unread_write_count(tx->db, i, n);
 }

@@ -68,7 +68,15 @@ int unread_restore(struct tx *tx, const char *owner, const char *agent, const st
 /* For a change of owners, outside a transaction: reads the row's counter again. */
 void unread_refresh(struct engine *e, struct tail_inbox *i);
 
-/* For filing: moves up to `limit` messages of the inbox, not later than `upto`, to the rows. */
+/* The mark in `meta`: everything unread up to this id is a row. */
+#define MESSAGES_FILED "messages_filed"
+
+/* The rows of filing, without the memory: one of a message, and the counters of `n` of them. */
+int unread_write(struct db *db, const struct tail_inbox *i, int64_t id);
+int unread_write_count(struct db *db, const struct tail_inbox *i, int64_t n);
+
+/* For filing in a transaction: moves up to `limit` messages of the inbox, not later than `upto`, to
+ * the rows. */
 int unread_file(struct tx *tx, struct tail_inbox *i, int64_t upto, int64_t limit, int64_t *ret_n);
 
 /* For unread_add(), when the tail is full: files some in the caller's transaction. */

@@ -66,9 +66,44 @@ static void what_is_hidden_can_be_shown_again(void **state)
 	tail_hide(t, i, 90);
 	tail_hide(t, i, 100);
 	tail_tidy(t);
-	assert_null(tail_find(t, "o", "a"));
 	assert_int_equal(t->count, 0);
-	assert_int_equal(t->bytes, 0);
+	tail_free(t);
+}
+
+static void empty_inboxes_stay_while_they_are_few(void **state)
+{
+	struct tail *t = tail_new(2);
+
+	(void)state;
+	for (int k = 0; k < 4; k++) {
+		char agent[] = { (char)('a' + k), '\0' };
+		struct tail_inbox *i = tail_open(t, "o", agent, 0);
+		add(t, i, k + 1);
+		tail_hide(t, i, k + 1);
+		tail_tidy(t);
+	}
+	assert_non_null(tail_find(t, "o", "a"));
+	assert_non_null(tail_find(t, "o", "b"));
+	assert_null(tail_find(t, "o", "c"));
+	assert_int_equal(t->inboxes.count, 2);
+	tail_free(t);
+}
+
+static void the_oldest_messages_are_filed(void **state)
+{
+	struct tail *t = tail_new(1000);
+	struct tail_inbox *i = tail_open(t, "o", "a", 5);
+
+	(void)state;
+	for (int64_t id = 1; id <= 10; id++)
+		add(t, i, id);
+	tail_hide(t, i, 2);
+	tail_file(t, i, 3);
+	tail_tidy(t);
+	assert_int_equal(i->filed_unread, 8);
+	assert_int_equal(i->live, 6);
+	assert_null(tail_entry_of(i, 4));
+	assert_non_null(tail_entry_of(i, 5));
 	tail_free(t);
 }
 
@@ -187,9 +222,69 @@ static void a_restart_reads_the_same_tail(void **state)
 	world_check_counters(w);
 }
 
+static void send_many(struct world *w, const char *agent, int n)
+{
+	struct tx tx;
+
+	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+	for (int i = 0; i < n; i++)
+		assert_int_equal(send_in(&tx, agent), LAPSE_OK);
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+}
+
+/* The row of an inbox goes with the last message, although the tail still knows the inbox. */
+static void an_inbox_whose_row_has_gone_is_made_anew(void **state)
+{
+	struct world *w = *state;
+	struct sweep sweep;
+	struct tx tx;
+
+	send_many(w, "a", 1);
+	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+	mark_all(&tx, "a");
+	assert_int_equal(tx_commit(&tx), LAPSE_OK);
+	fake_clock_advance(&w->time, w->settings.message_ttl_ms + 1);
+	run_sweep(w, "messages", false, &sweep);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM inboxes"), 0);
+	assert_non_null(tail_find(tail_of(&w->engine), "o", "a"));
+	send_many(w, "a", 2);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM inboxes"), 1);
+	world_check_counters(w);
+}
+
+static void a_slice_that_fails_changes_nothing(void **state)
+{
+	struct world *w = *state;
+	struct tail *t = tail_of(&w->engine);
+	char before[512], after[512];
+
+	send_many(w, "a", 3);
+	send_many(w, "b", 3);
+	tail_text(w, before, sizeof(before));
+	side_run(w, "CREATE TRIGGER refuse BEFORE INSERT ON messages_unread WHEN new.agent = 'b' "
+		    "BEGIN SELECT RAISE(ABORT, 'no'); END");
+	engine_tick(&w->engine);
+	tail_text(w, after, sizeof(after));
+	assert_string_equal(before, after);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM messages_unread"), 0);
+	side_run(w, "DROP TRIGGER refuse");
+	engine_tick(&w->engine);
+	assert_int_equal(t->filed, 0); /* it rests for a second */
+	fake_clock_advance(&w->time, 1000);
+	engine_tick(&w->engine);
+	assert_int_equal(t->filed, 6);
+	world_check_counters(w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(empty_inboxes_stay_while_they_are_few),
+		cmocka_unit_test(the_oldest_messages_are_filed),
+		cmocka_unit_test_setup_teardown(an_inbox_whose_row_has_gone_is_made_anew,
+						small_tail, world_teardown),
+		cmocka_unit_test_setup_teardown(a_slice_that_fails_changes_nothing, small_tail,
+						world_teardown),
 		cmocka_unit_test(inboxes_follow_each_other_by_name),
 		cmocka_unit_test(what_is_hidden_can_be_shown_again),
 		cmocka_unit_test_setup_teardown(a_rollback_takes_the_memory_back, small_tail,
