@@ -483,9 +483,11 @@ int64_t unread_tail_count(struct tx *tx, const char *owner, const char *agent, l
 
 /* Filing */
 
+/* The row is there. As an INSERT, many of these are one statement: db_post_row(). */
 static const struct db_stmt COUNT_FILED = {
-	"UPDATE inboxes SET total = total + $3, "
-	"unread = unread + $3 WHERE owner = $1 AND agent = $2"
+	"INSERT INTO inboxes (owner, agent, total, unread) VALUES ($1, $2, $3, $3) "
+	"ON CONFLICT (owner, agent) DO UPDATE SET total = inboxes.total + excluded.total, "
+	"unread = inboxes.unread + excluded.unread"
 };
 
 int unread_write(struct db *db, const struct tail_inbox *i, int64_t id)
@@ -501,7 +503,7 @@ int unread_write_count(struct db *db, const struct tail_inbox *i, int64_t n)
 	db_bind_text(&q, 1, i->owner);
 	db_bind_text(&q, 2, i->agent);
 	db_bind_int(&q, 3, n);
-	return db_post(&q, DB_ONE);
+	return db_post_row(&q, DB_ONE);
 }
 
 int unread_file(struct tx *tx, struct tail_inbox *i, int64_t upto, int64_t limit, int64_t *ret_n)

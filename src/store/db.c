@@ -209,10 +209,11 @@ typedef int post_fn(struct db *db, struct db_prepared *prepared, struct db_expec
 static int post_query(struct db_query *q, struct db_expect expect, post_fn *post)
 {
 	assert(!q->started && !q->ended);
-	if (q->err == LAPSE_OK)
-		q->err = start_query(q);
-	if (q->err == LAPSE_OK)
+	if (q->err == LAPSE_OK) {
+		assert(q->prepared->open && has_all_values(q->prepared));
+		q->started = true;
 		q->err = post(q->db, q->prepared, expect);
+	}
 	q->ended = true;
 	return q->err;
 }

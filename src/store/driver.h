@@ -65,7 +65,8 @@ struct db_driver {
 	 * latest, and the transaction that follows runs every write at once. */
 	int (*post)(struct db *db, struct db_prepared *prepared, struct db_expect expect);
 
-	/* The same for db_post_row(); a driver that has `post` has this one, too. */
+	/* The same for db_post_row(); a driver that has `post` has this one, too. Neither gets
+	 * bind() before. */
 	int (*post_row)(struct db *db, struct db_prepared *prepared, struct db_expect expect);
 
 	/* Columns of the current row. */

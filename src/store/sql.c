@@ -111,7 +111,8 @@ static void put_with_columns(struct buf *out, const char *sql, const char *end)
 			buf_putc(out, *sql);
 }
 
-void sql_over_rows(struct buf *out, const char *sql, int n, const bool *numbers)
+void sql_over_rows(struct buf *out, enum dialect dialect, const char *sql, int n,
+		   const bool *numbers)
 {
 	static const char insert[] = " VALUES (", update[] = " WHERE ";
 	const bool inserts = strncmp(sql, "INSERT", 6) == 0;
@@ -127,7 +128,10 @@ void sql_over_rows(struct buf *out, const char *sql, int n, const bool *numbers)
 		put_with_columns(out, from, close);
 		at = close + 1;
 	}
-	put_rows(out, n, numbers);
+	if (dialect == DIALECT_POSTGRES)
+		put_rows(out, n, numbers);
+	else /* without WHERE, ON CONFLICT would be taken for the ON of a join */
+		buf_puts(out, " FROM " SQL_GATHERED " AS v WHERE true");
 	put_with_columns(out, at, end);
 }
 

@@ -51,10 +51,12 @@ void sql_array_item(struct buf *out, const char *text);
 /* A statement's text for PostgreSQL. */
 void sql_for_postgres(struct buf *out, const char *sql);
 
-/* The text for PostgreSQL of a statement over many rows, for a statement over one: see
- * db_post_row(). Each parameter is an array; `numbers` says of each of the `n` whether it is one of
- * integers. */
-void sql_over_rows(struct buf *out, const char *sql, int n, const bool *numbers);
+/* The text of a statement over many rows, for a statement over one: see db_post_row(). For
+ * PostgreSQL each parameter is an array; `numbers` says of each of the `n` whether it is one of
+ * integers. SQLite reads the rows from the virtual table SQL_GATHERED and has no parameters. */
+#define SQL_GATHERED "gathered"
+void sql_over_rows(struct buf *out, enum dialect dialect, const char *sql, int n,
+		   const bool *numbers);
 
 /* Our schema's text for a dialect. It is written for SQLite; PostgreSQL gets BIGINT for INTEGER,
  * nothing for WITHOUT ROWID, and texts that compare by their bytes, as SQLite's do. Words in

@@ -524,10 +524,155 @@ static void interrupts_a_long_read(void **state)
 	assert_int_equal(db_step(&q), LAPSE_ETIMEOUT);
 }
 
+/* Posted rows: they wait, and nothing can tell */
+
+static int post_row(struct db *db, int64_t id, const char *name)
+{
+	struct db_query CLEANUP(db_finish) q = db_query(db, &INSERT);
+
+	db_bind_int(&q, 1, id);
+	db_bind_text(&q, 2, name);
+	db_bind_int(&q, 3, 7);
+	return db_post_row(&q, DB_ONE);
+}
+
+static void post_rows(struct db *db, int64_t from, int64_t to)
+{
+	for (int64_t id = from; id <= to; id++)
+		assert_int_equal(post_row(db, id, NULL), LAPSE_OK);
+}
+
+static void posted_rows_are_seen_by_what_follows(void **state)
+{
+	const struct desk *d = *state;
+	int64_t before = db_changes_total(d->db);
+	lapse_ms now;
+
+	assert_int_equal(db_begin(d->db, &now), LAPSE_OK);
+	post_rows(d->db, 1, 1000);
+	assert_int_equal(db_changes_total(d->db) - before, 1000);
+	assert_int_equal(count(d->db), 1000);
+	assert_int_equal(db_changes_total(d->db) - before, 1000);
+	post_rows(d->db, 1001, 1020);
+	assert_int_equal(db_commit(d->db), LAPSE_OK);
+	assert_int_equal(count(d->db), 1020);
+	assert_int_equal(post_row(d->db, 2000, "alone"), LAPSE_OK); /* outside a transaction */
+	assert_int_equal(count(d->db), 1021);
+}
+
+static void posted_values_arrive_as_they_are(void **state)
+{
+	static const struct db_stmt SAME = {
+		"SELECT count(*) FROM t WHERE id = $1 AND name IS $2 AND n = 7"
+	};
+	const struct desk *d = *state;
+	char *text = mem_zalloc(1, 100001);
+	lapse_ms now;
+
+	assert_int_equal(db_begin(d->db, &now), LAPSE_OK);
+	for (int i = 0; i < 20; i++) {
+		/* No text, an empty one, short ones, and one that is too long to wait. */
+		memset(text, 'x', i == 10 ? 100000 : (size_t)i);
+		text[i == 10 ? 100000 : i] = '\0';
+		assert_int_equal(post_row(d->db, i, i == 5 ? NULL : text), LAPSE_OK);
+	}
+	for (int i = 0; i < 20; i++) {
+		struct db_query CLEANUP(db_finish) q = db_query(d->db, &SAME);
+		memset(text, 'x', i == 10 ? 100000 : (size_t)i);
+		text[i == 10 ? 100000 : i] = '\0';
+		db_bind_int(&q, 1, i);
+		db_bind_text(&q, 2, i == 5 ? NULL : text);
+		assert_int_equal(db_step(&q), 1);
+		assert_int_equal(db_int(&q, 0), 1);
+	}
+	assert_int_equal(db_commit(d->db), LAPSE_OK);
+	free(text);
+}
+
+static void a_step_takes_its_posted_rows_with_it(void **state)
+{
+	const struct desk *d = *state;
+	lapse_ms now;
+
+	assert_int_equal(db_begin(d->db, &now), LAPSE_OK);
+	post_rows(d->db, 1, 10);
+	assert_int_equal(db_savepoint(d->db), LAPSE_OK);
+	post_rows(d->db, 11, 20);
+	assert_int_equal(db_rollback_step(d->db), LAPSE_OK);
+	assert_int_equal(db_savepoint(d->db), LAPSE_OK);
+	post_rows(d->db, 21, 25);
+	assert_int_equal(db_release(d->db), LAPSE_OK);
+	post_rows(d->db, 11, 13);
+	assert_int_equal(db_commit(d->db), LAPSE_OK);
+	assert_int_equal(count(d->db), 18);
+	assert_int_equal(db_begin(d->db, &now), LAPSE_OK);
+	post_rows(d->db, 31, 40);
+	db_rollback(d->db);
+	assert_int_equal(count(d->db), 18);
+}
+
+/* The row to blame is found by the next transaction, which writes each at once. */
+static void a_posted_row_that_cannot_be_written_ends_the_transaction(void **state)
+{
+	const struct desk *d = *state;
+	lapse_ms now;
+
+	for (int way = 0; way < 3; way++) {
+		assert_int_equal(db_begin(d->db, &now), LAPSE_OK);
+		post_rows(d->db, 1, 5);
+		assert_int_equal(post_row(d->db, 3, NULL), LAPSE_OK);
+		if (way == 1)
+			assert_int_equal(db_savepoint(d->db), LAPSE_ERETRY);
+		if (way == 2) {
+			struct db_query CLEANUP(db_finish) q = db_query(d->db, &COUNT);
+			assert_int_equal(db_step(&q), LAPSE_ERETRY);
+		}
+		assert_int_equal(db_commit(d->db), LAPSE_ERETRY);
+		assert_false(db_in_transaction(d->db));
+		db_rollback(d->db);
+		assert_int_equal(db_begin(d->db, &now), LAPSE_OK);
+		post_rows(d->db, 1, 5);
+		assert_int_equal(post_row(d->db, 3, NULL), LAPSE_ECONFLICT);
+		db_rollback(d->db);
+		assert_int_equal(count(d->db), 0);
+	}
+}
+
+static void a_posted_row_that_changes_nothing_is_noticed(void **state)
+{
+	static const struct db_stmt PERHAPS = {
+		"INSERT INTO t (id) VALUES ($1) ON CONFLICT DO NOTHING"
+	};
+	const struct desk *d = *state;
+	lapse_ms now;
+
+	for (int round = 0; round < 2; round++) {
+		assert_int_equal(db_begin(d->db, &now), LAPSE_OK);
+		for (int64_t i = 0; i < 6; i++) {
+			struct db_query CLEANUP(db_finish) q = db_query(d->db, &PERHAPS);
+			db_bind_int(&q, 1, i % 5);
+			assert_int_equal(db_post_row(&q, DB_ONE_OR(LAPSE_ELIMIT)),
+					 round == 1 && i == 5 ? LAPSE_ELIMIT : LAPSE_OK);
+		}
+		assert_int_equal(db_commit(d->db), round == 0 ? LAPSE_ERETRY : LAPSE_OK);
+		db_rollback(d->db);
+	}
+	assert_int_equal(count(d->db), 5);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(binds_by_name, setup, teardown),
+		cmocka_unit_test_setup_teardown(posted_rows_are_seen_by_what_follows, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(posted_values_arrive_as_they_are, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_step_takes_its_posted_rows_with_it, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(
+			a_posted_row_that_cannot_be_written_ends_the_transaction, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_posted_row_that_changes_nothing_is_noticed, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(binds_all_sixteen, setup, teardown),
 		cmocka_unit_test_setup_teardown(reads_what_it_wrote, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_statement_is_used_again, setup, teardown),

@@ -111,7 +111,7 @@ static void a_statement_runs_over_many_rows(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct buf CLEANUP(buf_done) out = { 0 };
-		sql_over_rows(&out, rows[i].one, 2, numbers);
+		sql_over_rows(&out, DIALECT_POSTGRES, rows[i].one, 2, numbers);
 		assert_string_equal(buf_text(&out), rows[i].many);
 	}
 }

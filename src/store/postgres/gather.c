@@ -44,7 +44,7 @@ static struct pg_gathered *gather_new(const struct pg_prepared *p)
 	g->items = mem_zalloc((size_t)g->params, sizeof(*g->items));
 	for (int i = 0; i < g->params; i++)
 		g->numbers[i] = is_number(&p->head.values[i]);
-	sql_over_rows(&sql, p->text, g->params, g->numbers);
+	sql_over_rows(&sql, DIALECT_POSTGRES, p->text, g->params, g->numbers);
 	g->sql = buf_take(&sql);
 	list_init(&g->link);
 	return g;

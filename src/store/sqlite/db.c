@@ -18,14 +18,19 @@
 #include "store/driver.h"
 #include "store/sqlite/frames.h"
 #include "store/sqlite/pagecache.h"
+#include "store/sqlite/posted.h"
 
 #define CACHE_KIB 40960    /* page cache of a writer: the hot part of a million rows */
+#define POSTED_AT_ONCE 2   /* rows of a statement that do not wait for others */
 #define STATEMENTS_MIN 128 /* slots of the statement table; it doubles */
 
 struct sqlite_prepared {
 	struct db_prepared head;
 	const char *key; /* where its text was when it was prepared; SQLite has a copy */
 	sqlite3_stmt *stmt;
+	struct posted_stmt *many; /* over many rows; NULL until there were some */
+	int64_t posted_in;        /* the transaction in which rows of it were posted last */
+	int posted;               /* and how many */
 	unsigned char index_of[DB_PARAMS_MAX + 1]; /* $n → SQLite's index, which is by appearance */
 };
 
@@ -37,6 +42,12 @@ struct sqlite_db {
 	sqlite_wal_fn *wal_fn;
 	void *wal_arg;
 	int64_t page_bytes;
+
+	struct posted *posted; /* NULL until rows were posted */
+	int64_t transactions;  /* so far */
+	int failed;            /* what became of gathered rows: the transaction is lost */
+	bool awaited;          /* no row waits in this transaction */
+	bool await_next;       /* nor in the next one: it finds out which row is to blame */
 };
 
 static const struct db_driver SQLITE_DRIVER;
@@ -59,7 +70,7 @@ void db_process_init(void)
 	pthread_once(&once, pagecache_install);
 }
 
-static int sqlite_translate(int rc)
+int sqlite_translate(int rc)
 {
 	switch (rc & 0xff) {
 	case SQLITE_OK:
@@ -95,9 +106,12 @@ static const char *sqlite_error(const struct db *db)
 	return sqlite3_errmsg(sqlite_of(db)->handle);
 }
 
-static int sqlite_script(struct db *db, const char *sql)
+static int sqlite_script(struct db *head, const char *sql)
 {
-	return sqlite_translate(sqlite3_exec(sqlite_of(db)->handle, sql, NULL, NULL, NULL));
+	struct sqlite_db *db = sqlite_of(head);
+
+	assert(posted_rows(db->posted) == 0); /* scripts are for schemas, at a start */
+	return sqlite_translate(sqlite3_exec(db->handle, sql, NULL, NULL, NULL));
 }
 
 /* journal_size_limit: cutting the log back when it starts over took 25 ms of a commit; it keeps its
@@ -130,19 +144,26 @@ static int64_t page_bytes(sqlite3 *handle)
 	return n;
 }
 
+static void free_prepared(struct sqlite_prepared *prepared)
+{
+	assert(!prepared->head.open);
+	posted_stmt_free(prepared->many);
+	sqlite3_finalize(prepared->stmt);
+	free(prepared->head.values);
+	free(prepared);
+}
+
 static void sqlite_close(struct db *head)
 {
 	struct sqlite_db *db = sqlite_of(head);
 
+	posted_drop(db->posted);
 	for (size_t i = 0; i <= db->mask; i++)
-		if (db->slots[i]) {
-			assert(!db->slots[i]->head.open);
-			sqlite3_finalize(db->slots[i]->stmt);
-			free(db->slots[i]->head.values);
-			free(db->slots[i]);
-		}
+		if (db->slots[i])
+			free_prepared(db->slots[i]);
 	free(db->slots);
 	sqlite3_close(db->handle);
+	posted_free(db->posted);
 	head->magic = 0;
 	free(db);
 }
@@ -204,14 +225,6 @@ static void grow_slots(struct sqlite_db *db)
 static bool is_text_of(const struct sqlite_prepared *prepared, const char *sql)
 {
 	return strcmp(sqlite3_sql(prepared->stmt), sql) == 0;
-}
-
-static void free_prepared(struct sqlite_prepared *prepared)
-{
-	assert(!prepared->head.open);
-	sqlite3_finalize(prepared->stmt);
-	free(prepared->head.values);
-	free(prepared);
 }
 
 static void forget_slot(struct sqlite_db *db, size_t i)
@@ -313,9 +326,30 @@ static int sqlite_bind(struct db *db, struct db_prepared *prepared)
 	return LAPSE_OK;
 }
 
-static int sqlite_step(struct db *db, struct db_prepared *prepared)
+/* Writes the rows that wait. What becomes of them belongs to rows posted before, so it ends the
+ * transaction: a constraint is found again by the next one, at the row that is to blame. */
+static int sqlite_flush(struct sqlite_db *db)
 {
-	(void)db;
+	if (db->failed < 0 || posted_rows(db->posted) == 0)
+		return db->failed;
+	int r = posted_run(db->posted);
+	if (r == LAPSE_ECONFLICT)
+		r = LAPSE_ERETRY;
+	db->await_next |= r == LAPSE_ERETRY;
+	if (r < 0)
+		posted_drop(db->posted);
+	db->failed = r;
+	return r;
+}
+
+static int sqlite_step(struct db *head, struct db_prepared *prepared)
+{
+	struct sqlite_db *db = sqlite_of(head);
+
+	if (posted_rows(db->posted) > 0 && !sqlite3_stmt_busy(prepared_of(prepared)->stmt))
+		sqlite_flush(db);
+	if (db->failed < 0)
+		return db->failed;
 	int rc = sqlite3_step(prepared_of(prepared)->stmt);
 	return rc == SQLITE_ROW ? 1 : sqlite_translate(rc);
 }
@@ -331,9 +365,11 @@ static int64_t sqlite_changed(const struct db *db)
 	return sqlite3_changes64(sqlite_of(db)->handle);
 }
 
-static int64_t sqlite_changes_total(const struct db *db)
+static int64_t sqlite_changes_total(const struct db *head)
 {
-	return sqlite3_total_changes64(sqlite_of(db)->handle);
+	const struct sqlite_db *db = sqlite_of(head);
+
+	return sqlite3_total_changes64(db->handle) + posted_rows(db->posted);
 }
 
 static int64_t sqlite_number(struct db_prepared *prepared, int column)
@@ -372,42 +408,114 @@ static const struct db_stmt SAVEPOINT = { "SAVEPOINT step" };
 static const struct db_stmt RELEASE = { "RELEASE step" };
 static const struct db_stmt ROLLBACK_TO = { "ROLLBACK TO step" };
 
-static int sqlite_begin(struct db *db, bool write)
+static int sqlite_begin(struct db *head, bool write)
 {
-	return sqlite_run_fixed(db, write ? &BEGIN_WRITE : &BEGIN_READ);
+	struct sqlite_db *db = sqlite_of(head);
+
+	assert(db->failed == LAPSE_OK && posted_rows(db->posted) == 0);
+	db->transactions++;
+	db->awaited = db->await_next;
+	db->await_next = false;
+	return sqlite_run_fixed(head, write ? &BEGIN_WRITE : &BEGIN_READ);
+}
+
+/* After the rows that wait. */
+static int sqlite_run_after_rows(struct db *head, const struct db_stmt *stmt)
+{
+	int r = sqlite_flush(sqlite_of(head));
+
+	return r < 0 ? r : sqlite_run_fixed(head, stmt);
 }
 
 static int sqlite_commit(struct db *db)
 {
-	return sqlite_run_fixed(db, &COMMIT);
+	return sqlite_run_after_rows(db, &COMMIT);
 }
 
-static bool sqlite_in_transaction(const struct db *db)
+static bool has_transaction(const struct sqlite_db *db)
 {
-	return !sqlite3_get_autocommit(sqlite_of(db)->handle);
+	return !sqlite3_get_autocommit(db->handle);
 }
 
-static void sqlite_rollback(struct db *db)
+static bool sqlite_in_transaction(const struct db *head)
 {
-	if (sqlite_in_transaction(db))
-		sqlite_run_fixed(db, &ROLLBACK);
+	const struct sqlite_db *db = sqlite_of(head);
+
+	return has_transaction(db) && db->failed == LAPSE_OK;
+}
+
+static void sqlite_rollback(struct db *head)
+{
+	struct sqlite_db *db = sqlite_of(head);
+
+	posted_drop(db->posted);
+	db->failed = LAPSE_OK;
+	if (has_transaction(db))
+		sqlite_run_fixed(head, &ROLLBACK);
 }
 
 static int sqlite_savepoint(struct db *db)
 {
-	return sqlite_run_fixed(db, &SAVEPOINT);
+	return sqlite_run_after_rows(db, &SAVEPOINT);
 }
 
 static int sqlite_release(struct db *db)
 {
-	return sqlite_run_fixed(db, &RELEASE);
+	return sqlite_run_after_rows(db, &RELEASE);
 }
 
-static int sqlite_rollback_step(struct db *db)
+static int sqlite_rollback_step(struct db *head)
 {
-	int r = sqlite_run_fixed(db, &ROLLBACK_TO);
+	struct sqlite_db *db = sqlite_of(head);
 
-	return r < 0 ? r : sqlite_run_fixed(db, &RELEASE);
+	posted_drop(db->posted); /* what waited before the step is written */
+	int r = db->failed < 0 ? db->failed : sqlite_run_fixed(head, &ROLLBACK_TO);
+	return r < 0 ? r : sqlite_run_fixed(head, &RELEASE);
+}
+
+/* Posted rows */
+
+/* The first rows of a statement are written at once: a transaction with few of them gains nothing.
+ */
+static bool may_wait(struct sqlite_db *db, struct sqlite_prepared *p)
+{
+	if (db->awaited || db->failed < 0 || !has_transaction(db))
+		return false;
+	if (p->posted_in != db->transactions) {
+		p->posted_in = db->transactions;
+		p->posted = 0;
+	}
+	return p->posted++ >= POSTED_AT_ONCE && posted_takes(&p->head) &&
+	       strncmp(sqlite3_sql(p->stmt), "INSERT", 6) == 0;
+}
+
+static int post_now(struct db *head, struct db_prepared *prepared, struct db_expect expect)
+{
+	int r = sqlite_bind(head, prepared);
+
+	if (r == LAPSE_OK)
+		r = sqlite_step(head, prepared);
+	assert(r <= 0);
+	if (r < 0 || expect.rows < 0 || sqlite_changed(head) == expect.rows)
+		return r;
+	return expect.otherwise;
+}
+
+static int sqlite_post_row(struct db *head, struct db_prepared *prepared, struct db_expect expect)
+{
+	struct sqlite_db *db = sqlite_of(head);
+	struct sqlite_prepared *p = prepared_of(prepared);
+	bool full = false;
+
+	if (!may_wait(db, p))
+		return post_now(head, prepared, expect);
+	if (!db->posted)
+		db->posted = posted_new(db->handle);
+	if (!db->posted || (!p->many && posted_stmt_new(db->posted, sqlite3_sql(p->stmt),
+							p->head.params, &p->many) < 0))
+		return post_now(head, prepared, expect);
+	posted_add(db->posted, p->many, p->head.values, expect.rows, &full);
+	return full ? sqlite_flush(db) : LAPSE_OK;
 }
 
 static void sqlite_interrupt(struct db *db)
@@ -434,6 +542,7 @@ static const struct db_driver SQLITE_DRIVER = {
 	.step = sqlite_step,
 	.reset = sqlite_reset,
 	.changed = sqlite_changed,
+	.post_row = sqlite_post_row,
 	.number = sqlite_number,
 	.text = sqlite_text,
 	.is_null = sqlite_is_null,

@@ -8,6 +8,9 @@
 
 #include "store/db.h"
 
+/* An answer of SQLite's as one of ours. */
+int sqlite_translate(int rc);
+
 /* The hook runs after each commit with the size of the log. Checkpoints are made on a connection of
  * their own, off the loop. A hard checkpoint makes writers wait for the little that is left and
  * lets the log start over.
