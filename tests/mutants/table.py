@@ -124,6 +124,21 @@ add("message-unread-limit", "src/message/unread.c", 'WHERE inboxes.unread < $3 R
     "README: unread messages are bounded by refusal", "tests/api/test_messages.py")
 add("message-unread-limit-tail", "src/message/unread.c", "return i->filed_unread + (int64_t)i->live < max ? LAPSE_OK",
     "return true ? LAPSE_OK", "README: unread messages are bounded by refusal", "tests/api/test_messages.py")
+add("inbox-without-row", "src/message/unread.c", "return i->live == 0 && i->filed_unread == 0;", "return false;",
+    "an inbox whose row has gone is made anew", "unit_test_tail")
+add("inbox-row-kept", "src/message/prune.c", "return i && i->live > 0;", "return i != NULL;",
+    "the row of an inbox goes with its last message", "unit_test_tail")
+add("commit-held-back", "src/store/sqlite/frames.c", "else if (f->commits || f->held.len >= HELD_BYTES)", "else if (f->held.len >= HELD_BYTES)",
+    "an answered write survives kill -9", "unit_test_frames")
+add("frames-not-before-a-read", "src/store/sqlite/frames.c",
+    "int rc = frames_flush(f);\n\n\treturn rc == SQLITE_OK ? f->real->pMethods->xRead", "int rc = SQLITE_OK;\n\n\treturn rc == SQLITE_OK ? f->real->pMethods->xRead",
+    "frames of a large transaction are found again", "unit_test_frames")
+add("cache-walked-at-each-commit", "src/store/sqlite/pagecache.c", "if (limit > c->max && !c->parked)", "if (limit > c->max + 1000000)",
+    "a commit that splits pages looks at no others", "unit_test_pagecache")
+add("posted-rows-unseen", "src/store/sqlite/db.c", "if (posted_rows(db->posted) > 0 && !sqlite3_stmt_busy(", "if (posted_rows(db->posted) < 0 && !sqlite3_stmt_busy(",
+    "posted rows are seen by what follows", "unit_test_db")
+add("posted-failure-forgotten", "src/store/sqlite/db.c", "\tdb->failed = r;\n", "\tdb->failed = LAPSE_OK;\n",
+    "a posted row that cannot be written ends the transaction", "unit_test_db")
 add("message-timestamp-future", "src/message/api.c", "b->timestamp < 0 || b->timestamp > c->tx->now", "false",
     "000: a dated message is not of the future",
     "tests/api/test_seed_000.py::test_a_platform_moves_its_messages_in_at_their_age")
