@@ -3,10 +3,10 @@
  * A slice of filing: the messages that come next in a pass become rows, in a transaction of their
  * own.
  *
- *	slice_write() reads the tail, and writes rows and counters → COMMIT → slice_settle() takes
- *the messages that were written out of the tail
+ *	slice_write → COMMIT → slice_settle
  *
- * So a transaction that fails has nothing to undo.
+ * slice_write() reads the tail, and writes rows and counters. slice_settle() takes the messages
+ * that were written out of the tail. So a transaction that fails has nothing to undo.
  */
 #ifndef LAPSE_MESSAGE_SLICE_H
 #define LAPSE_MESSAGE_SLICE_H

@@ -14,25 +14,6 @@ struct desk {
 	int64_t rows;
 };
 
-static void run(sqlite3 *db, const char *sql)
-{
-	char *error = NULL;
-
-	if (sqlite3_exec(db, sql, NULL, NULL, &error) != SQLITE_OK)
-		fail_msg("%s: %s", sql, error);
-}
-
-static int64_t ask(sqlite3 *db, const char *sql)
-{
-	sqlite3_stmt *s = NULL;
-
-	assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
-	assert_int_equal(sqlite3_step(s), SQLITE_ROW);
-	int64_t n = sqlite3_column_int64(s, 0);
-	sqlite3_finalize(s);
-	return n;
-}
-
 static int setup(void **state)
 {
 	struct desk *d = mem_zalloc(1, sizeof(*d));
@@ -46,10 +27,10 @@ static int setup(void **state)
 			 SQLITE_OK);
 	/* Ten pages of cache: a large transaction writes frames before it commits, and some of them
 	 * again. */
-	run(d->db,
-	    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = 10;"
-	    "PRAGMA wal_autocheckpoint = 0;"
-	    "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT); CREATE INDEX i ON t (name)");
+	sqlite_do(d->db,
+		  "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = 10;"
+		  "PRAGMA wal_autocheckpoint = 0;"
+		  "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT); CREATE INDEX i ON t (name)");
 	*state = d;
 	return 0;
 }
@@ -89,9 +70,9 @@ static void check_files(const struct desk *d)
 	file_copy(d->path, d->copy);
 	file_copy(log, log_copy);
 	assert_int_equal(sqlite3_open(d->copy, &db), SQLITE_OK);
-	assert_int_equal(ask(db, "SELECT count(*) FROM t"), d->rows);
-	assert_int_equal(ask(db, "SELECT count(*) FROM pragma_integrity_check "
-				 "WHERE integrity_check <> 'ok'"),
+	assert_int_equal(sqlite_ask(db, "SELECT count(*) FROM t"), d->rows);
+	assert_int_equal(sqlite_ask(db, "SELECT count(*) FROM pragma_integrity_check "
+					"WHERE integrity_check <> 'ok'"),
 			 0);
 	sqlite3_close(db);
 }
@@ -100,17 +81,17 @@ static void add_rows(struct desk *d, int n, const char *end)
 {
 	char sql[256];
 
-	run(d->db, "BEGIN IMMEDIATE");
+	sqlite_do(d->db, "BEGIN IMMEDIATE");
 	for (int i = 0; i < n; i += 50) {
 		snprintf(
 			sql, sizeof(sql),
 			"WITH RECURSIVE c (k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM c WHERE k < "
 			"%d) INSERT INTO t (name) SELECT hex(randomblob(40)) FROM c",
 			n - i < 50 ? n - i : 50);
-		run(d->db, sql);
-		assert_true(ask(d->db, "SELECT count(*) FROM t WHERE name > 'A'") >= 0);
+		sqlite_do(d->db, sql);
+		assert_true(sqlite_ask(d->db, "SELECT count(*) FROM t WHERE name > 'A'") >= 0);
 	}
-	run(d->db, end);
+	sqlite_do(d->db, end);
 	if (strcmp(end, "COMMIT") == 0)
 		d->rows += n;
 }
@@ -128,7 +109,7 @@ static void commits_of_all_sizes_are_in_the_files(void **state)
 			check_files(d);
 		}
 		if (i % 4 == 3) { /* the log starts over */
-			run(d->db, "PRAGMA wal_checkpoint(RESTART)");
+			sqlite_do(d->db, "PRAGMA wal_checkpoint(RESTART)");
 			check_files(d);
 		}
 	}
@@ -142,10 +123,10 @@ static void another_connection_sees_each_commit(void **state)
 	assert_int_equal(sqlite3_open(d->path, &other), SQLITE_OK);
 	for (int i = 0; i < 50; i++) {
 		add_rows(d, i % 10 == 0 ? 500 : 3, "COMMIT");
-		assert_int_equal(ask(other, "SELECT count(*) FROM t"), d->rows);
-		assert_true(ask(other, "SELECT count(*) FROM t WHERE name > 'A'") >= 0);
+		assert_int_equal(sqlite_ask(other, "SELECT count(*) FROM t"), d->rows);
+		assert_true(sqlite_ask(other, "SELECT count(*) FROM t WHERE name > 'A'") >= 0);
 		if (i % 7 == 0) { /* somebody else's commit moves the end of the log */
-			run(other, "INSERT INTO t (name) VALUES ('other')");
+			sqlite_do(other, "INSERT INTO t (name) VALUES ('other')");
 			d->rows++;
 		}
 	}
@@ -157,7 +138,7 @@ static void a_large_commit_is_in_the_files(void **state)
 {
 	struct desk *d = *state;
 
-	run(d->db, "PRAGMA cache_size = 10000");
+	sqlite_do(d->db, "PRAGMA cache_size = 10000");
 	add_rows(d, 20000, "COMMIT");
 	check_files(d);
 }
@@ -179,7 +160,7 @@ static void a_commit_is_one_write(void **state)
 {
 	struct desk *d = *state;
 
-	run(d->db, "PRAGMA cache_size = 1000");
+	sqlite_do(d->db, "PRAGMA cache_size = 1000");
 	add_rows(d, 300, "COMMIT");
 	int64_t before = writes_so_far();
 	for (int i = 0; i < 10; i++)

@@ -30,25 +30,6 @@ struct desk {
 	sqlite3 *db;
 };
 
-static void run(sqlite3 *db, const char *sql)
-{
-	char *error = NULL;
-
-	if (sqlite3_exec(db, sql, NULL, NULL, &error) != SQLITE_OK)
-		fail_msg("%s: %s", sql, error);
-}
-
-static int64_t ask(sqlite3 *db, const char *sql)
-{
-	sqlite3_stmt *s = NULL;
-
-	assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
-	assert_int_equal(sqlite3_step(s), SQLITE_ROW);
-	int64_t n = sqlite3_column_int64(s, 0);
-	sqlite3_finalize(s);
-	return n;
-}
-
 static int setup(void **state)
 {
 	struct desk *d = mem_zalloc(1, sizeof(*d));
@@ -56,8 +37,9 @@ static int setup(void **state)
 	temp_dir_make(d->dir);
 	path_join(d->path, d->dir, "test.db");
 	assert_int_equal(sqlite3_open(d->path, &d->db), SQLITE_OK);
-	run(d->db,
-	    "PRAGMA journal_mode = WAL; CREATE TABLE t (name TEXT PRIMARY KEY) WITHOUT ROWID");
+	sqlite_do(
+		d->db,
+		"PRAGMA journal_mode = WAL; CREATE TABLE t (name TEXT PRIMARY KEY) WITHOUT ROWID");
 	truncations = 0;
 	*state = d;
 	return 0;
@@ -84,8 +66,8 @@ static void commits_that_split_pages_look_at_no_others(void **state)
 	struct desk *d = *state;
 
 	for (int i = 0; i < 50; i++)
-		run(d->db, ADD_1000);
-	assert_int_equal(ask(d->db, "SELECT count(*) FROM t"), 50000);
+		sqlite_do(d->db, ADD_1000);
+	assert_int_equal(sqlite_ask(d->db, "SELECT count(*) FROM t"), 50000);
 	assert_int_equal(truncations, 0);
 }
 
@@ -96,16 +78,17 @@ static void a_rollback_drops_the_pages_it_had_added(void **state)
 
 	for (int i = 0; i < 20; i++) {
 		int before = truncations;
-		run(d->db, ADD_1000);
-		run(d->db, "BEGIN; " ADD_1000 "; " ADD_1000 "; ROLLBACK");
+		sqlite_do(d->db, ADD_1000);
+		sqlite_do(d->db, "BEGIN; " ADD_1000 "; " ADD_1000 "; ROLLBACK");
 		assert_true(truncations > before);
-		run(d->db, "BEGIN; " ADD_1000 "; SAVEPOINT a; " ADD_1000 "; ROLLBACK TO a; COMMIT");
-		assert_int_equal(ask(d->db, "SELECT count(*) FROM t"), 2000 * (i + 1));
+		sqlite_do(d->db,
+			  "BEGIN; " ADD_1000 "; SAVEPOINT a; " ADD_1000 "; ROLLBACK TO a; COMMIT");
+		assert_int_equal(sqlite_ask(d->db, "SELECT count(*) FROM t"), 2000 * (i + 1));
 	}
-	run(d->db, "DELETE FROM t WHERE name > '1'; VACUUM");
-	run(d->db, ADD_1000);
-	assert_int_equal(ask(d->db, "SELECT count(*) FROM pragma_integrity_check "
-				    "WHERE integrity_check <> 'ok'"),
+	sqlite_do(d->db, "DELETE FROM t WHERE name > '1'; VACUUM");
+	sqlite_do(d->db, ADD_1000);
+	assert_int_equal(sqlite_ask(d->db, "SELECT count(*) FROM pragma_integrity_check "
+					   "WHERE integrity_check <> 'ok'"),
 			 0);
 }
 

@@ -206,6 +206,25 @@ static sqlite3_stmt *side_first(struct world *w, const char *format, va_list ap)
 	return s;
 }
 
+void sqlite_do(sqlite3 *db, const char *sql)
+{
+	char *error = NULL;
+
+	if (sqlite3_exec(db, sql, NULL, NULL, &error) != SQLITE_OK)
+		fail_msg("%s: %s", sql, error);
+}
+
+int64_t sqlite_ask(sqlite3 *db, const char *sql)
+{
+	sqlite3_stmt *s = NULL;
+
+	assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_step(s), SQLITE_ROW);
+	int64_t n = sqlite3_column_int64(s, 0);
+	sqlite3_finalize(s);
+	return n;
+}
+
 void side_run(struct world *w, const char *format, ...)
 {
 	char sql[2048];

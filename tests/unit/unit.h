@@ -66,6 +66,10 @@ void side_run(struct world *w, const char *format, ...) __attribute__((format(pr
 int64_t side_int(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *side_text(struct world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same on any connection; nothing may fail. */
+void sqlite_do(sqlite3 *db, const char *sql);
+int64_t sqlite_ask(sqlite3 *db, const char *sql);
+
 /* Every row of every table as text, without those tables named in `except` (NULL = none). */
 char *world_dump(struct world *w, const char *except);
 

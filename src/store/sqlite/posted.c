@@ -175,22 +175,22 @@ static const sqlite3_module TABLE = {
 
 struct posted *posted_new(sqlite3 *handle)
 {
-	struct posted *g = mem_zalloc(1, sizeof(*g));
+	struct posted *all = mem_zalloc(1, sizeof(*all));
 
-	g->magic = POSTED_MAGIC;
-	g->handle = handle;
-	list_init(&g->waiting);
-	if (sqlite3_create_module(handle, SQL_GATHERED, &TABLE, g) != SQLITE_OK) {
-		free(g);
+	all->magic = POSTED_MAGIC;
+	all->handle = handle;
+	list_init(&all->waiting);
+	if (sqlite3_create_module(handle, SQL_GATHERED, &TABLE, all) != SQLITE_OK) {
+		free(all);
 		return NULL;
 	}
-	return g;
+	return all;
 }
 
-void posted_free(struct posted *g)
+void posted_free(struct posted *all)
 {
-	assert(!g || list_empty(&g->waiting));
-	free(g);
+	assert(!all || list_empty(&all->waiting));
+	free(all);
 }
 
 bool posted_takes(const struct db_prepared *p)
@@ -203,14 +203,14 @@ bool posted_takes(const struct db_prepared *p)
 	return p->params > 0 && p->params <= POSTED_PARAMS_MAX && bytes <= ROW_BYTES_MAX;
 }
 
-int posted_stmt_new(struct posted *g, const char *sql, int params, struct posted_stmt **ret)
+int posted_stmt_new(struct posted *all, const char *sql, int params, struct posted_stmt **ret)
 {
 	struct buf CLEANUP(buf_done) many = { 0 };
 	sqlite3_stmt *stmt = NULL;
 
-	assert(g->magic == POSTED_MAGIC && params > 0);
+	assert(all->magic == POSTED_MAGIC && params > 0);
 	sql_over_rows(&many, DIALECT_SQLITE, sql, params, NULL);
-	int rc = sqlite3_prepare_v3(g->handle, buf_text(&many), -1, SQLITE_PREPARE_PERSISTENT,
+	int rc = sqlite3_prepare_v3(all->handle, buf_text(&many), -1, SQLITE_PREPARE_PERSISTENT,
 				    &stmt, NULL);
 	if (rc != SQLITE_OK)
 		return sqlite_translate(rc);
@@ -243,10 +243,10 @@ static void keep_value(struct posted_stmt *x, struct posted_value *to, const str
 	buf_add(&x->texts, v->text, to->len);
 }
 
-void posted_add(struct posted *g, struct posted_stmt *x, const struct db_value *values,
+void posted_add(struct posted *all, struct posted_stmt *x, const struct db_value *values,
 		int64_t rows, bool *ret_full)
 {
-	assert(g->magic == POSTED_MAGIC && x->rows < ROWS_MAX);
+	assert(all->magic == POSTED_MAGIC && x->rows < ROWS_MAX);
 	assert(rows < 0 || rows == 1);
 	if (x->rows == x->room) {
 		x->room = x->room ? 2 * x->room : 8;
@@ -255,58 +255,59 @@ void posted_add(struct posted *g, struct posted_stmt *x, const struct db_value *
 	for (size_t i = 0; i < x->params; i++)
 		keep_value(x, &x->values[x->rows * x->params + i], &values[i]);
 	if (x->rows++ == 0)
-		list_append(&g->waiting, &x->link);
-	g->rows++;
+		list_append(&all->waiting, &x->link);
+	all->rows++;
 	x->expected = rows < 0 ? rows : (int64_t)x->rows;
 	*ret_full = x->rows == ROWS_MAX || x->texts.len >= BYTES_MAX;
 }
 
-int64_t posted_rows(const struct posted *g)
+int64_t posted_rows(const struct posted *all)
 {
-	return g ? g->rows : 0;
+	return all ? all->rows : 0;
 }
 
-static void posted_stmt_clear(struct posted *g, struct posted_stmt *x)
+static void posted_stmt_clear(struct posted *all, struct posted_stmt *x)
 {
-	g->rows -= (int64_t)x->rows;
+	all->rows -= (int64_t)x->rows;
 	x->rows = 0;
 	buf_clear(&x->texts);
 	list_remove(&x->link);
 }
 
-static struct posted_stmt *first_waiting(const struct posted *g)
+static struct posted_stmt *first_waiting(const struct posted *all)
 {
-	return list_empty(&g->waiting) ? NULL
-				       : CONTAINER_OF(g->waiting.next, struct posted_stmt, link);
+	return list_empty(&all->waiting)
+		       ? NULL
+		       : CONTAINER_OF(all->waiting.next, struct posted_stmt, link);
 }
 
-static int posted_stmt_run(struct posted *g, struct posted_stmt *x)
+static int posted_stmt_run(struct posted *all, struct posted_stmt *x)
 {
-	assert(!g->reading && x->rows > 0);
-	g->reading = x;
+	assert(!all->reading && x->rows > 0);
+	all->reading = x;
 	int rc = sqlite3_step(x->many);
-	int64_t changed = sqlite3_changes64(g->handle);
+	int64_t changed = sqlite3_changes64(all->handle);
 	sqlite3_reset(x->many);
-	g->reading = NULL;
+	all->reading = NULL;
 	if (rc != SQLITE_DONE)
 		return sqlite_translate(rc);
 	return x->expected < 0 || changed == x->expected ? LAPSE_OK : LAPSE_ERETRY;
 }
 
-int posted_run(struct posted *g)
+int posted_run(struct posted *all)
 {
 	int r = LAPSE_OK;
 
-	for (struct posted_stmt *x; r == LAPSE_OK && (x = first_waiting(g));) {
-		r = posted_stmt_run(g, x);
-		posted_stmt_clear(g, x);
+	for (struct posted_stmt *x; r == LAPSE_OK && (x = first_waiting(all));) {
+		r = posted_stmt_run(all, x);
+		posted_stmt_clear(all, x);
 	}
-	assert(r < 0 || g->rows == 0);
+	assert(r < 0 || all->rows == 0);
 	return r;
 }
 
-void posted_drop(struct posted *g)
+void posted_drop(struct posted *all)
 {
-	for (struct posted_stmt *x; g && (x = first_waiting(g));)
-		posted_stmt_clear(g, x);
+	for (struct posted_stmt *x; all && (x = first_waiting(all));)
+		posted_stmt_clear(all, x);
 }
