@@ -113,9 +113,8 @@ static int filing_slice(struct engine *e)
 	int r = tx_begin(&tx, e);
 
 	if (r == LAPSE_OK)
-		r = slice_write(&s, t, tx.db, e->clock,
-				e->crowded && budget > SLICE_CROWDED_US ? SLICE_CROWDED_US
-									: budget);
+		r = slice_file(&s, t, tx.db, e->clock,
+			       e->crowded && budget > SLICE_CROWDED_US ? SLICE_CROWDED_US : budget);
 	if (r < 0) {
 		tx_rollback(&tx);
 		return r;

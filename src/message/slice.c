@@ -36,8 +36,8 @@ static int file_inbox(struct slice *s, struct db *db, struct tail_inbox *i, bool
 	return unread_write_count(db, i, (int64_t)n);
 }
 
-int slice_write(struct slice *s, const struct tail *t, struct db *db, const struct clock *clock,
-		lapse_us budget)
+int slice_file(struct slice *s, const struct tail *t, struct db *db, const struct clock *clock,
+	       lapse_us budget)
 {
 	const struct tail_inbox *last = NULL;
 	bool whole = true;

@@ -3,9 +3,9 @@
  * A slice of filing: the messages that come next in a pass become rows, in a transaction of their
  * own.
  *
- *	slice_write → COMMIT → slice_settle
+ *	slice_file → COMMIT → slice_settle
  *
- * slice_write() reads the tail, and writes rows and counters. slice_settle() takes the messages
+ * slice_file() reads the tail, and writes rows and counters. slice_settle() takes the messages
  * that were written out of the tail. So a transaction that fails has nothing to undo.
  */
 #ifndef LAPSE_MESSAGE_SLICE_H
@@ -33,8 +33,8 @@ struct slice {
 
 /* Writes what comes next, and begins a pass where there is none; at least one inbox, then until
  * `budget` is over. */
-int slice_write(struct slice *s, const struct tail *t, struct db *db, const struct clock *clock,
-		lapse_us budget);
+int slice_file(struct slice *s, const struct tail *t, struct db *db, const struct clock *clock,
+	       lapse_us budget);
 
 /* After the commit. */
 void slice_settle(const struct slice *s, struct tail *t);
