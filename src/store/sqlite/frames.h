@@ -7,10 +7,10 @@
  * end in. This VFS holds the pieces back while each follows the one before, and writes them
  * together when the frame is the last one of its commit, which its header says.
  *
- * It stands on the default VFS of its moment and hands everything else down. Nothing is held back
- * once SQLite has written the last frame of a commit, so whoever reads the log afterwards, or syncs
- * it through another file, finds everything there. Frames of a transaction that has not committed
- * may be held back; before anything else happens to the file they are written, too.
+ * It stands on the VFS that was the default at its first use, and hands everything else down.
+ * Nothing is held back once SQLite has written the last frame of a commit, so readers of the log,
+ * and a sync of it through another file, find everything there. Frames of a transaction that has
+ * not committed may be held back; they are written before anything else happens to the file.
  */
 #ifndef LAPSE_STORE_SQLITE_FRAMES_H
 #define LAPSE_STORE_SQLITE_FRAMES_H
