@@ -130,6 +130,8 @@ add("inbox-row-kept", "src/message/prune.c", "return i && i->live > 0;", "return
     "the row of an inbox goes with its last message", "unit_test_tail")
 add("commit-held-back", "src/store/sqlite/frames.c", "else if (f->commits || f->held.len >= HELD_BYTES)", "else if (f->held.len >= HELD_BYTES)",
     "an answered write survives kill -9", "unit_test_frames")
+add("frames-of-a-rollback-kept", "src/store/sqlite/frames.c", "\tsqlite3_rollback_hook(handle, frames_forget, handle);\n", "\t(void)handle;\n\t(void)frames_forget;\n",
+    "a rolled back transaction leaves nothing behind", "unit_test_frames")
 add("frames-not-before-a-read", "src/store/sqlite/frames.c",
     "int rc = frames_flush(f);\n\n\treturn rc == SQLITE_OK ? f->real->pMethods->xRead", "int rc = SQLITE_OK;\n\n\treturn rc == SQLITE_OK ? f->real->pMethods->xRead",
     "frames of a large transaction are found again", "unit_test_frames")

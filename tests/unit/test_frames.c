@@ -25,6 +25,7 @@ static int setup(void **state)
 	assert_int_equal(sqlite3_open_v2(d->path, &d->db,
 					 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, frames_vfs()),
 			 SQLITE_OK);
+	frames_watch(d->db);
 	/* Ten pages of cache: a large transaction writes frames before it commits, and some of them
 	 * again. */
 	sqlite_do(d->db,
@@ -134,6 +135,38 @@ static void another_connection_sees_each_commit(void **state)
 	check_files(d);
 }
 
+/* What a rolled back transaction has held back must not come after what another connection has
+ * committed in its place. */
+static void held_frames_go_with_their_transaction(void **state)
+{
+	struct desk *d = *state;
+	sqlite3 *other = NULL;
+
+	assert_int_equal(sqlite3_open(d->path, &other), SQLITE_OK);
+	sqlite_do(d->db, "CREATE TABLE log (id INTEGER PRIMARY KEY, text)");
+	for (int i = 0; i < 40; i++) {
+		/* Appended to a log that starts over, so that pages are written early and nothing
+		 * is read from it. */
+		char sql[256];
+		snprintf(
+			sql, sizeof(sql),
+			"BEGIN IMMEDIATE; WITH RECURSIVE c (k) AS (SELECT 1 UNION ALL SELECT k + 1 "
+			"FROM c WHERE k < %d) INSERT INTO log (text) SELECT zeroblob(3000) FROM c; "
+			"ROLLBACK",
+			20 + i);
+		sqlite_do(d->db, "PRAGMA wal_checkpoint(RESTART)");
+		sqlite_do(d->db, sql);
+		sqlite_do(other, "WITH RECURSIVE c (k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM c "
+				 "WHERE k < 80) INSERT INTO t (name) SELECT hex(randomblob(1500)) "
+				 "FROM c");
+		d->rows += 80;
+		assert_int_equal(sqlite_ask(d->db, "SELECT count(*) FROM t WHERE name > ''"),
+				 d->rows);
+		check_files(d);
+	}
+	sqlite3_close(other);
+}
+
 static void a_large_commit_is_in_the_files(void **state)
 {
 	struct desk *d = *state;
@@ -174,6 +207,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(commits_of_all_sizes_are_in_the_files, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(another_connection_sees_each_commit, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(held_frames_go_with_their_transaction, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(a_large_commit_is_in_the_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_commit_is_one_write, setup, teardown),

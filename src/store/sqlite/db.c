@@ -184,6 +184,7 @@ int db_open(const struct db_config *config, struct db **ret, struct problem *p)
 	if (r == LAPSE_OK) {
 		sqlite3_extended_result_codes(db->handle, 1);
 		sqlite3_busy_timeout(db->handle, config->busy_timeout_ms);
+		frames_watch(db->handle);
 		r = sqlite_configure(db, config);
 	}
 	if (r < 0) {

@@ -205,6 +205,24 @@ static int frames_open(sqlite3_vfs *vfs, const char *path, sqlite3_file *base, i
 	return SQLITE_OK;
 }
 
+static void frames_forget(void *arg)
+{
+	sqlite3_file *base = NULL;
+
+	if (sqlite3_file_control(arg, NULL, SQLITE_FCNTL_JOURNAL_POINTER, &base) != SQLITE_OK ||
+	    !base || base->pMethods != &METHODS)
+		return;
+	struct frames_file *f = file_of(base);
+	buf_clear(&f->held);
+	f->wants_page = false;
+	f->end = -1;
+}
+
+void frames_watch(sqlite3 *handle)
+{
+	sqlite3_rollback_hook(handle, frames_forget, handle);
+}
+
 static sqlite3_vfs vfs_frames;
 
 static void frames_register(void)

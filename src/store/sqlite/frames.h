@@ -15,8 +15,15 @@
 #ifndef LAPSE_STORE_SQLITE_FRAMES_H
 #define LAPSE_STORE_SQLITE_FRAMES_H
 
+#include <sqlite3.h>
+
 /* Registers it at the first call; the name for sqlite3_open_v2(). NULL = it cannot be registered.
  */
 const char *frames_vfs(void);
+
+/* For each connection that was opened with it: what a transaction has held back is forgotten when
+ * it is rolled back. Written later it could come after what another connection has committed in its
+ * place. Takes the connection's rollback hook. */
+void frames_watch(sqlite3 *handle);
 
 #endif
