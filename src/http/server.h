@@ -20,6 +20,7 @@
 #include <uv.h>
 
 #include "base/list.h"
+#include "base/pusher.h"
 #include "engine/engine.h"
 #include "http/aside.h"
 #include "http/connection.h"
@@ -61,6 +62,8 @@ struct server {
 	int turns_count;
 	struct turn *syncing; /* it is committed and being synced; NULL = none */
 	uv_async_t synced;
+	struct pusher *pusher;
+	bool answers_many; /* a turn has just answered so many that a thread is to send it all */
 
 	struct fair_queue queue; /* requests for the next turn */
 	struct aside aside;      /* requests that wait for a locked row */

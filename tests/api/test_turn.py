@@ -6,6 +6,7 @@ Many connections send at once, so that the daemon finds several requests in one 
 import collections
 import random
 import socket
+import statistics
 import struct
 import time
 
@@ -64,6 +65,25 @@ def test_a_key_of_one_that_fails_is_free_again(start):
     assert len(daemon.rows("SELECT * FROM idempotency_keys")) == 8
     api.read("full", first["id"])
     assert statuses(together(daemon, requests[:8])) == {201: 1, 429: 7}
+
+
+def test_many_answers_at_once_do_not_wait_for_the_kernel(start):
+    """Their sockets are corked while they are written. Left alone, the kernel sends after 200 ms."""
+    daemon = start()
+    requests = [json_post(SEND.format(f"a{i}"), GOOD) for i in range(32)]
+    took = []
+    for _ in range(9):
+        begun = time.monotonic()
+        assert statuses(together(daemon, requests)) == {201: 32}
+        took.append(time.monotonic() - begun)
+    assert statistics.median(took) < 0.15, took
+
+
+def test_many_answers_that_end_their_connections_come_whole(start):
+    daemon = start()
+    requests = [json_post(SEND.format(f"a{i}"), GOOD, Connection="close") for i in range(32)]
+    for _ in range(5):
+        assert statuses(together(daemon, requests)) == {201: 32}
 
 
 def test_claims_that_come_together_share_nothing(start):
