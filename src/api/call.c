@@ -266,43 +266,46 @@ int call_page(struct call *c, page_fn *list)
 	return r;
 }
 
-static bool is_unreserved(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       (c && strchr("-._~", c));
-}
+/* RFC 3986: what needs no escape in a segment of a path. */
+static const bool UNRESERVED[256] = {
+	['a' ... 'z'] = true, ['A' ... 'Z'] = true, ['0' ... '9'] = true, ['-'] = true,
+	['.'] = true,         ['_'] = true,         ['~'] = true,
+};
 
-static void add_segment(struct buf *out, const char *text)
+static char *add_segment(char *out, const char *text)
 {
-	for (;;) {
-		size_t plain = 0;
-		while (is_unreserved(text[plain]))
-			plain++;
-		buf_add(out, text, plain);
-		text += plain;
-		if (!*text)
-			break;
-		buf_printf(out, "%%%02X", (unsigned)(unsigned char)*text++);
+	static const char hex[] = "0123456789ABCDEF";
+
+	for (; *text; text++) {
+		const unsigned char c = (unsigned char)*text;
+		if (UNRESERVED[c]) {
+			*out++ = *text;
+			continue;
+		}
+		*out++ = '%';
+		*out++ = hex[c >> 4];
+		*out++ = hex[c & 15];
 	}
+	return out;
 }
-
-#define PATH_USUAL 120 /* bytes; few paths are longer */
 
 const char *call_path(struct call *c, const char *pattern, const char *first, const char *second)
 {
-	struct buf CLEANUP(buf_done) out = { 0 };
 	const char *segments[] = { first, second };
-	size_t n = 0;
+	size_t n = 0, room = strlen(pattern) + 1;
 
-	buf_reserve(&out, PATH_USUAL);
-	for (;;) {
-		size_t literal = strcspn(pattern, "%");
-		buf_add(&out, pattern, literal);
-		pattern += literal;
-		if (*pattern++ == '\0')
-			break;
+	for (size_t i = 0; i < ARRAY_LEN(segments); i++)
+		room += segments[i] ? 3 * strlen(segments[i]) : 0;
+	char *path = arena_alloc(&c->arena, room), *out = path;
+	for (; *pattern; pattern++) {
+		if (*pattern != '%') {
+			*out++ = *pattern;
+			continue;
+		}
 		assert(n < ARRAY_LEN(segments) && segments[n]);
-		add_segment(&out, segments[n++]);
+		out = add_segment(out, segments[n++]);
 	}
-	return arena_strndup(&c->arena, buf_text(&out), out.len);
+	*out = '\0';
+	assert((size_t)(out - path) < room);
+	return path;
 }

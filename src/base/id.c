@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/word.h"
+
 #define REPLICA_BITS 8
 #define COUNTER_BITS 13
 #define BELOW_MS_BITS (COUNTER_BITS + REPLICA_BITS)
@@ -149,10 +151,25 @@ static size_t utf8_sequence(const unsigned char *p, size_t n, uint32_t *ret_rune
 	return len;
 }
 
+/* How many of the first bytes are printable ASCII, looked at eight at a time. */
+static size_t plain_words(const char *bytes, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + WORD_BYTES <= n; i += WORD_BYTES) {
+		const uint64_t w = word_at(bytes + i);
+		if ((w & WORD_EACH(0x80)) | word_below(w, ' ') | word_holds(w, 0x7f))
+			break;
+	}
+	return i;
+}
+
 bool utf8_is_valid(const char *bytes, size_t n, bool printable)
 {
-	const unsigned char *p = (const unsigned char *)bytes;
+	const size_t plain = plain_words(bytes, n);
+	const unsigned char *p = (const unsigned char *)bytes + plain;
 
+	n -= plain;
 	while (n > 0) {
 		uint32_t rune;
 		size_t len = utf8_sequence(p, n, &rune);

@@ -71,6 +71,10 @@ static size_t plain_run(const char *s, size_t n)
 		if (mask)
 			return i + word_first(mask);
 	}
+	if (i < n && n >= WORD_BYTES) { /* the last word has some bytes that were looked at */
+		uint64_t mask = word_json_special(word_at(s + n - WORD_BYTES));
+		return mask ? n - WORD_BYTES + word_first(mask) : n;
+	}
 	while (i < n && !special[(unsigned char)s[i]])
 		i++;
 	return i;

@@ -418,7 +418,7 @@ static bool matches(const char *pattern, const char *path, struct slot slots[CAL
 			continue;
 		}
 		const char *start = path;
-		path += strcspn(path, "/");
+		path = strchrnul(path, '/');
 		slots[n++] = (struct slot){ start, (size_t)(path - start) };
 		pattern = strchr(pattern, '}');
 	}

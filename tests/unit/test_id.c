@@ -218,6 +218,24 @@ static void checks_utf8(void **state)
 	}
 }
 
+/* Texts are looked at by words: every byte, at every place, of texts of every length. */
+static void checks_bytes_at_every_place(void **state)
+{
+	(void)state;
+	for (size_t n = 1; n <= 20; n++) {
+		char *text = mem_alloc(n);
+		for (size_t place = 0; place < n; place++)
+			for (int c = 0; c < 256; c++) {
+				memset(text, place % 2 ? ' ' : '~', n);
+				text[place] = (char)c;
+				assert_int_equal(utf8_is_valid(text, n, false), c < 0x80);
+				assert_int_equal(utf8_is_valid(text, n, true),
+						 c >= ' ' && c < 0x7f);
+			}
+		free(text);
+	}
+}
+
 static void checks_ids_of_clients(void **state)
 {
 	char longest[ID_MAX_BYTES + 1], too_long[ID_MAX_BYTES + 2];
@@ -283,6 +301,7 @@ int main(void)
 		cmocka_unit_test(ids_are_sixteen_digits),
 		cmocka_unit_test(rejects_what_is_no_id),
 		cmocka_unit_test(checks_utf8),
+		cmocka_unit_test(checks_bytes_at_every_place),
 		cmocka_unit_test(checks_ids_of_clients),
 		cmocka_unit_test(random_is_random),
 	};
