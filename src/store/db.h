@@ -142,11 +142,11 @@ struct db_expect {
 int db_post(struct db_query *q, struct db_expect expect);
 
 /* The same for a row of which many are posted in a transaction. The rows of a statement are
- *gathered and run as one, before the next statement that is waited for, the end of the step or the
- *commit. What is posted meanwhile overtakes it on PostgreSQL, so nothing that is posted may rely on
- *the row. A row that cannot be written is told as db_post() tells it on PostgreSQL, by SQLite too.
- *The statement has one of these forms, in which its text is the same for all rows; SQLite gathers
- *the first:
+ * gathered and run as one, before the next statement that is waited for, the end of the step or
+ * the commit. What is posted meanwhile overtakes it on PostgreSQL, so nothing that is posted may
+ * rely on the row. A row that cannot be written is told as db_post() tells it on PostgreSQL, by
+ * SQLite too. The statement has one of these forms, in which its text is the same for all rows;
+ * SQLite gathers the first:
  *
  *	INSERT INTO t (…) VALUES (…) [ON CONFLICT (…) DO NOTHING]
  *	UPDATE t SET … WHERE …      by a key that is posted once in a transaction */

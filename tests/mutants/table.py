@@ -442,6 +442,8 @@ add("restore-any-row", "src/store/sqlite/restore_check.c", "static bool obeys_ru
 add("one-client-too-many-waits", "src/http/connection.c", "if (++s->connections.count > s->engine->settings->connections_max)",
     "if (++s->connections.count < 0)", "past the limit a client gets 503 at once",
     "tests/api/test_abuse_wire.py::test_past_the_limit_a_client_gets_503_at_once")
+add("the-syncer-is-in-no-hurry", "src/base/thread.c", ".slice_ns = HURRY_SLICE_NS };", ".slice_ns = 0 };",
+    "all wait for the sync, so its thread interrupts others", "unit_test_thread")
 add("answers-stay-corked", "src/base/pusher.c", "\t\tset_cork(fds[i], 0);\n", "\t\t(void)fds;\n",
     "an answer is sent when it is written", "unit_test_pusher",
     "tests/api/test_turn.py::test_many_answers_at_once_do_not_wait_for_the_kernel")
