@@ -115,10 +115,11 @@ void pusher_push(struct pusher *p)
 		memcpy(p->pushed + p->pushed_count, p->corked,
 		       p->corked_count * sizeof(*p->corked));
 		p->pushed_count += p->corked_count;
-		pthread_cond_signal(&p->wake);
 	}
 	pthread_mutex_unlock(&p->lock);
-	if (!has_room) /* the thread is behind */
+	if (has_room) /* outside the lock: the thread would wait for it as soon as it wakes up */
+		pthread_cond_signal(&p->wake);
+	else /* the thread is behind */
 		uncork_all(p->corked, p->corked_count);
 	p->corked_count = 0;
 }

@@ -4,7 +4,8 @@
  *
  * Start: server_start() with a listening socket. Each time libmicrohttpd's epoll descriptor is
  * readable the server is pumped: libmicrohttpd parses what came and hands over complete requests,
- * which are suspended, or held, and queued; a turn runs them; libmicrohttpd sends the answers.
+ * which are suspended, or held, and queued; a turn runs them; libmicrohttpd writes the answers, and
+ * sends them unless they are many: then a thread does (base/pusher.h).
  *
  * Shutdown, in three steps because libmicrohttpd must not be stopped while a connection is
  * suspended: server_quiesce() stops listening and wakes every request that waits; the loop runs

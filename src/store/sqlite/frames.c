@@ -93,15 +93,15 @@ static int frames_read(sqlite3_file *base, void *data, int n, sqlite3_int64 at)
 	return rc == SQLITE_OK ? f->real->pMethods->xRead(f->real, data, n, at) : rc;
 }
 
+/* What is still held back belongs to a transaction that will never commit. */
 static int frames_close(sqlite3_file *base)
 {
 	struct frames_file *f = file_of(base);
-	int flushed = frames_flush(f);
 	int rc = f->real->pMethods->xClose(f->real);
 
 	buf_done(&f->held);
 	f->magic = 0;
-	return flushed == SQLITE_OK ? rc : flushed;
+	return rc;
 }
 
 static int frames_truncate(sqlite3_file *base, sqlite3_int64 size)

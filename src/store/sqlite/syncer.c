@@ -111,6 +111,6 @@ void syncer_request(struct syncer *s, void (*done)(void *arg), void *arg)
 	assert(!s->done && !s->stop);
 	s->done = done;
 	s->arg = arg;
-	pthread_cond_signal(&s->wake);
 	pthread_mutex_unlock(&s->lock);
+	pthread_cond_signal(&s->wake); /* outside the lock, which the thread takes first */
 }
