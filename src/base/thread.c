@@ -11,9 +11,8 @@
 #define GIVE_WAY_NICE 10
 
 /* Linux 6.12 and later let a thread that wakes up interrupt one that has asked for longer slices.
- * These are the longest and the shortest; earlier versions ignore them. */
+ * This is the longest; earlier versions ignore it. */
 #define GIVE_WAY_SLICE_NS 100000000
-#define HURRY_SLICE_NS 100000
 
 /* The first version of the kernel's struct, which the C library does not declare. */
 struct thread_attributes {
@@ -38,15 +37,4 @@ void thread_give_way(void)
 	if (syscall(SYS_sched_setattr, 0, &a, 0) < 0)
 		setpriority(PRIO_PROCESS, 0, a.nice);
 	has_given_way = true;
-}
-
-void thread_hurry(void)
-{
-	struct thread_attributes a = { .size = sizeof(a),
-				       .policy = SCHED_OTHER,
-				       .nice = getpriority(PRIO_PROCESS, 0),
-				       .slice_ns = HURRY_SLICE_NS };
-
-	if (sched_getscheduler(0) == SCHED_OTHER)
-		syscall(SYS_sched_setattr, 0, &a, 0);
 }

@@ -8,8 +8,4 @@
  * reader that needs 50 us could wait for milliseconds until the worker's time is over. */
 void thread_give_way(void);
 
-/* For a thread that computes little while all others wait for it, at its beginning: when it wakes
- * up it interrupts threads that do not hurry. */
-void thread_hurry(void);
-
 #endif

@@ -142,13 +142,6 @@ static enum MHD_Result complete_request(struct server *s, struct request *r)
 	return MHD_YES;
 }
 
-static enum MHD_Result send_answer(const struct server *s, struct request *r)
-{
-	if (s->answers_many && !s->tls)
-		pusher_cork(s->pusher, connection_fd(r->connection));
-	return request_send(r);
-}
-
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const char *url,
 				  const char *method, const char *version, const char *data,
 				  size_t *data_size, void **context)
@@ -181,7 +174,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *mhd, const c
 	if (r->state == REQUEST_RECEIVING)
 		return complete_request(s, r);
 	assert(r->state == REQUEST_ANSWERED);
-	return send_answer(s, r);
+	return request_send(r);
 }
 
 void server_forget(struct request *r)
@@ -275,18 +268,6 @@ static void arm_timer(struct server *s, bool worked)
 	uv_timer_start(&s->timer, on_server_timer, ms, 0);
 }
 
-/* libmicrohttpd takes an answer in one run and writes it in the next one: before the next turn, so
- * that clients and turn work at the same time. */
-static void run_mhd(struct server *s)
-{
-	MHD_run(s->mhd);
-	s->answers_many = false;
-	if (!pusher_has_corked(s->pusher))
-		return;
-	MHD_run(s->mhd);
-	pusher_push(s->pusher);
-}
-
 void server_pump(struct server *s)
 {
 	const lapse_us begun = server_now_us(s);
@@ -301,7 +282,7 @@ void server_pump(struct server *s)
 		s->asked = 0;
 		s->moved = false;
 		pace_begin(s);
-		run_mhd(s);
+		MHD_run(s->mhd);
 		pace_end(s);
 		worked = turn_run(s);
 		if (!worked || server_now_us(s) - begun > PUMP_US)
@@ -366,7 +347,6 @@ int server_start(struct server *s, const struct server_config *config, struct pr
 	uv_timer_init(s->loop, &s->timer);
 	uv_idle_init(s->loop, &s->again);
 	turn_init(s);
-	s->pusher = pusher_start();
 	streams_init(s);
 	transfers_init(s);
 	uv_poll_init(s->loop, &s->poll, info->epoll_fd);
@@ -410,7 +390,6 @@ void server_stop(struct server *s)
 	uv_close((uv_handle_t *)&s->timer, NULL);
 	uv_close((uv_handle_t *)&s->again, NULL);
 	turn_done(s);
-	pusher_stop(s->pusher);
 	MHD_stop_daemon(s->mhd); /* ends uploads that were not complete, too */
 	transfers_done(s);
 	if (s->ok)

@@ -4,8 +4,7 @@
  *
  * Start: server_start() with a listening socket. Each time libmicrohttpd's epoll descriptor is
  * readable the server is pumped: libmicrohttpd parses what came and hands over complete requests,
- * which are suspended, or held, and queued; a turn runs them; libmicrohttpd writes the answers, and
- * sends them unless they are many: then a thread does (base/pusher.h).
+ * which are suspended, or held, and queued; a turn runs them; libmicrohttpd sends the answers.
  *
  * Shutdown, in three steps because libmicrohttpd must not be stopped while a connection is
  * suspended: server_quiesce() stops listening and wakes every request that waits; the loop runs
@@ -21,7 +20,6 @@
 #include <uv.h>
 
 #include "base/list.h"
-#include "base/pusher.h"
 #include "engine/engine.h"
 #include "http/aside.h"
 #include "http/connection.h"
@@ -63,8 +61,6 @@ struct server {
 	int turns_count;
 	struct turn *syncing; /* it is committed and being synced; NULL = none */
 	uv_async_t synced;
-	struct pusher *pusher;
-	bool answers_many; /* a turn has just answered so many that a thread is to send it all */
 
 	struct fair_queue queue; /* requests for the next turn */
 	struct aside aside;      /* requests that wait for a locked row */

@@ -10,7 +10,6 @@
 #define TURN_MAX 512 /* requests of a turn; a commit of more gains nothing */
 #define TURN_US 5000 /* time of a turn that writes; what is left over goes into the next */
 #define READ_US 1000 /* of one that reads, which gains nothing from being long */
-#define MANY 8       /* answers that are worth waking a thread for (base/pusher.h) */
 
 /* One per lane of the store. */
 struct turn {
@@ -197,7 +196,6 @@ static void turn_finish(struct job *j)
 	assert(t->ran > 0 && t->ran <= t->n);
 	fair_served(&t->server->queue, t->batch[t->ran - 1]);
 	turn_put_back(t, t->ran);
-	t->server->answers_many |= t->ran >= MANY;
 	if (t->batch[0]->aside_since)
 		aside_release(t->server);
 	for (size_t i = 0; i < t->ran; i++) {

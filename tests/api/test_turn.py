@@ -5,9 +5,7 @@ Many connections send at once, so that the daemon finds several requests in one 
 """
 import collections
 import random
-import signal
 import socket
-import statistics
 import struct
 import time
 
@@ -66,45 +64,6 @@ def test_a_key_of_one_that_fails_is_free_again(start):
     assert len(daemon.rows("SELECT * FROM idempotency_keys")) == 8
     api.read("full", first["id"])
     assert statuses(together(daemon, requests[:8])) == {201: 1, 429: 7}
-
-
-def answered_in_one_turn(daemon, connections, requests):
-    """The statuses, and how long the answers took. The daemon is stopped until all requests are there."""
-    daemon.process.send_signal(signal.SIGSTOP)
-    try:
-        for connection, request in zip(connections, requests):
-            connection.send(request)
-    finally:
-        daemon.process.send_signal(signal.SIGCONT)
-    begun = time.monotonic()
-    answers = [connection.answer("POST") for connection in connections]
-    return statuses(answers), time.monotonic() - begun
-
-
-@pytest.fixture
-def connected(start):
-    daemon = start()
-    connections = [daemon.raw() for _ in range(32)]
-    yield daemon, connections
-    for connection in connections:
-        connection.close()
-
-
-def test_many_answers_at_once_do_not_wait_for_the_kernel(connected):
-    """Their sockets are corked while they are written. Left alone, the kernel sends after 200 ms. The first answer of
-    a connection is not about that: libmicrohttpd sets TCP_NODELAY then, which sends, too."""
-    requests = [json_post(SEND.format(f"a{i}"), GOOD) for i in range(32)]
-    rounds = [answered_in_one_turn(*connected, requests) for _ in range(10)]
-    assert [seen for seen, _ in rounds] == [{201: 32}] * 10
-    assert statistics.median(took for _, took in rounds[1:]) < 0.15, rounds
-
-
-def test_many_answers_that_end_their_connections_come_whole(connected):
-    for ends in ({}, {"Connection": "close"}):
-        requests = [json_post(SEND.format(f"a{i}"), GOOD, **ends) for i in range(32)]
-        seen, _ = answered_in_one_turn(*connected, requests)
-        assert seen == {201: 32}
-    assert all(connection.closed() for connection in connected[1])
 
 
 def test_claims_that_come_together_share_nothing(start):

@@ -442,13 +442,6 @@ add("restore-any-row", "src/store/sqlite/restore_check.c", "static bool obeys_ru
 add("one-client-too-many-waits", "src/http/connection.c", "if (++s->connections.count > s->engine->settings->connections_max)",
     "if (++s->connections.count < 0)", "past the limit a client gets 503 at once",
     "tests/api/test_abuse_wire.py::test_past_the_limit_a_client_gets_503_at_once")
-add("the-syncer-is-in-no-hurry", "src/base/thread.c", ".slice_ns = HURRY_SLICE_NS };", ".slice_ns = 0 };",
-    "all wait for the sync, so its thread interrupts others", "unit_test_thread")
-add("answers-stay-corked", "src/base/pusher.c", "\t\tset_cork(fds[i], 0);\n", "\t\t(void)fds;\n",
-    "an answer is sent when it is written", "unit_test_pusher",
-    "tests/api/test_turn.py::test_many_answers_at_once_do_not_wait_for_the_kernel")
-add("corked-at-the-stop", "src/base/pusher.c", "\tpusher_push(p);\n\tpthread_mutex_lock(&p->lock);\n\tassert(p->magic == PUSHER_MAGIC && !p->stop);", "\tpthread_mutex_lock(&p->lock);\n\tassert(p->magic == PUSHER_MAGIC && !p->stop);",
-    "an answer is sent when it is written, at the end too", "unit_test_pusher")
 add("half-requests-wait-long", "src/http/connection.c", "int64_t head = set->head_timeout_ms,", "int64_t head = set->request_timeout_ms,",
     "half requests have a short deadline of their own",
     "tests/api/test_abuse_wire.py::test_half_requests_have_a_short_deadline_of_their_own")

@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "base/thread.h"
 #include "store/sqlite/log.h"
 
 #define SYNCER_MAGIC 0x4c505359u
@@ -47,7 +46,6 @@ static void *syncer_loop(void *arg)
 	struct syncer *s = arg;
 
 	assert(s->magic == SYNCER_MAGIC);
-	thread_hurry();
 	pthread_mutex_lock(&s->lock);
 	while (!s->stop || s->done) {
 		if (!s->done) {
