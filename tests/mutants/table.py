@@ -128,6 +128,10 @@ add("inbox-without-row", "src/message/unread.c", "return i->live == 0 && i->file
     "an inbox whose row has gone is made anew", "unit_test_tail")
 add("inbox-row-kept", "src/message/prune.c", "return i && i->live > 0;", "return i != NULL;",
     "the row of an inbox goes with its last message", "unit_test_tail")
+add("log-never-starts-over", "src/store/sqlite/checkpoint.c", "(wal_bytes >= RESTART_BYTES && left <= LEFT_BYTES)",
+    "(wal_bytes < 0 && left <= LEFT_BYTES)", "a log below its limit starts over", "unit_test_checkpoint")
+add("writer-waits-for-the-whole-log", "src/store/sqlite/checkpoint.c", "(wal_bytes >= RESTART_BYTES && left <= LEFT_BYTES)",
+    "(wal_bytes >= RESTART_BYTES && left >= 0)", "a writer waits only for the little that is left", "unit_test_checkpoint")
 add("commit-held-back", "src/store/sqlite/frames.c", "else if (f->commits || f->held.len >= HELD_BYTES)", "else if (f->held.len >= HELD_BYTES)",
     "an answered write survives kill -9", "unit_test_frames")
 add("frames-of-a-rollback-kept", "src/store/sqlite/frames.c", "\tsqlite3_rollback_hook(handle, frames_forget, handle);\n", "\t(void)handle;\n\t(void)frames_forget;\n",

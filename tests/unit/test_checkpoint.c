@@ -8,31 +8,48 @@
 #include "unit.h"
 
 #define MIB (INT64_C(1) << 20)
-#define SOFT (32 * MIB) /* of checkpoint.c: from here on the log is copied back */
+#define RESTART (32 * MIB) /* of checkpoint.c: from here on the log starts over */
 
-static int setup(void **state)
+static int setup_max(void **state, int64_t max)
 {
 	world_setup(state);
 	struct world *w = *state;
 
-	w->settings.wal_max_bytes = MIB;
+	w->settings.wal_max_bytes = max;
 	world_reopen(w);
 	side_run(w, "CREATE TABLE blobs (b)");
 	return 0;
 }
 
-/* About four mebibytes of log. */
-static int commit_blob(struct world *w)
+static int setup(void **state)
 {
+	return setup_max(state, MIB);
+}
+
+static int setup_far(void **state)
+{
+	return setup_max(state, 1024 * MIB);
+}
+
+static int commit_bytes(struct world *w, int bytes)
+{
+	char sql[80];
 	struct tx tx;
 	int r = tx_begin(&tx, &w->engine);
 
+	snprintf(sql, sizeof(sql), "INSERT INTO blobs VALUES (zeroblob(%d))", bytes);
 	if (r == LAPSE_OK)
-		r = db_script(tx.db, "INSERT INTO blobs VALUES (zeroblob(4000000))");
+		r = db_script(tx.db, sql);
 	if (r == LAPSE_OK)
 		return tx_commit(&tx);
 	tx_rollback(&tx);
 	return r;
+}
+
+/* About four mebibytes of log. */
+static int commit_blob(struct world *w)
+{
+	return commit_bytes(w, 4000000);
 }
 
 static int64_t wal_bytes(struct world *w)
@@ -50,14 +67,58 @@ static bool settles_below(struct world *w, int64_t bytes)
 	return wal_bytes(w) < bytes;
 }
 
+static void what_is_done_at_which_size(void **state)
+{
+	const int64_t max = 128 * MIB;
+
+	(void)state;
+	assert_int_equal(checkpoint_next(0, max), 4 * MIB);
+	assert_int_equal(checkpoint_next(32 * MIB, max), 36 * MIB);
+	assert_int_equal(checkpoint_next(max - MIB, max), max);
+	assert_int_equal(checkpoint_next(max, max), max + MIB);
+	assert_int_equal(checkpoint_next(0, MIB), MIB);
+
+	assert_false(checkpoint_starts_over(RESTART - 1, 0, max));
+	assert_true(checkpoint_starts_over(RESTART, MIB, max));
+	assert_false(checkpoint_starts_over(RESTART, MIB + 1, max));
+	assert_false(checkpoint_starts_over(max - 1, 2 * MIB, max));
+	assert_true(checkpoint_starts_over(max, 2 * MIB, max));
+	assert_true(checkpoint_starts_over(MIB, 2 * MIB, MIB));
+}
+
 static void the_log_starts_over(void **state)
 {
 	struct world *w = *state;
 
-	while (wal_bytes(w) < SOFT)
-		assert_int_equal(commit_blob(w), LAPSE_OK);
+	assert_int_equal(commit_blob(w), LAPSE_OK);
 	assert_true(settles_below(w, MIB));
 	assert_int_equal(sqlite_store_checkpoint_errors(w->engine.store), 0);
+}
+
+static void a_log_below_its_limit_starts_over_too(void **state)
+{
+	struct world *w = *state;
+	int starts = 0;
+
+	for (int64_t before = 0; starts < 2; before = wal_bytes(w)) {
+		assert_int_equal(commit_bytes(w, 60000), LAPSE_OK);
+		starts += wal_bytes(w) < before;
+		assert_true(wal_bytes(w) < 16 * RESTART);
+	}
+	assert_int_equal(sqlite_store_checkpoint_errors(w->engine.store), 0);
+}
+
+/* A log cannot start over while it is read, which is no failure. */
+static void below_its_limit_a_log_grows_while_it_is_read(void **state)
+{
+	struct world *w = *state;
+
+	side_run(w, "BEGIN; SELECT count(*) FROM messages");
+	while (wal_bytes(w) < 2 * RESTART)
+		assert_int_equal(commit_blob(w), LAPSE_OK);
+	assert_int_equal(sqlite_store_checkpoint_errors(w->engine.store), 0);
+	side_run(w, "COMMIT");
+	assert_true(settles_below(w, RESTART));
 }
 
 /* 160 MiB of commits with the short pauses a loop has. The writer can be ahead of a checkpoint
@@ -74,8 +135,8 @@ static void the_log_is_bounded_under_load(void **state)
 	}
 	path_join(wal, w->dir, DATADIR_DATABASE "-wal");
 	assert_int_equal(stat(wal, &st), 0);
-	assert_true(st.st_size < 3 * SOFT);
-	assert_true(wal_bytes(w) < 3 * SOFT);
+	assert_true(st.st_size < 3 * RESTART);
+	assert_true(wal_bytes(w) < 3 * RESTART);
 }
 
 /* A reader that stays (a backup, a long count) pins the log. The log may grow meanwhile, even
@@ -87,7 +148,7 @@ static void a_reader_delays_it_only(void **state)
 	lapse_us fastest = INT64_MAX;
 
 	side_run(w, "BEGIN; SELECT count(*) FROM messages");
-	while (wal_bytes(w) < SOFT)
+	while (wal_bytes(w) < RESTART)
 		assert_int_equal(commit_blob(w), LAPSE_OK);
 	for (int i = 0; i < 4; i++) {
 		lapse_us start = clock_mono(&CLOCK_SYSTEM);
@@ -97,9 +158,9 @@ static void a_reader_delays_it_only(void **state)
 		usleep(20000);
 	}
 	assert_true(fastest < 1000000); /* a busy disk may slow one down, a lock all of them */
-	assert_true(wal_bytes(w) >= SOFT);
+	assert_true(wal_bytes(w) >= RESTART);
 	side_run(w, "COMMIT");
-	assert_true(settles_below(w, SOFT));
+	assert_true(settles_below(w, RESTART));
 }
 
 static void stopping_takes_nothing(void **state)
@@ -109,11 +170,15 @@ static void stopping_takes_nothing(void **state)
 }
 
 #define LOG_TEST(f) cmocka_unit_test_setup_teardown(f, setup, world_teardown)
+#define FAR_TEST(f) cmocka_unit_test_setup_teardown(f, setup_far, world_teardown)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_done_at_which_size),
 		LOG_TEST(the_log_starts_over),
+		FAR_TEST(a_log_below_its_limit_starts_over_too),
+		FAR_TEST(below_its_limit_a_log_grows_while_it_is_read),
 		LOG_TEST(the_log_is_bounded_under_load),
 		LOG_TEST(a_reader_delays_it_only),
 		cmocka_unit_test(stopping_takes_nothing),

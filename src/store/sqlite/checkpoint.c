@@ -9,13 +9,14 @@
 #include "store/sqlite/db.h"
 #include "store/sqlite/syncer.h"
 
-/* The log is copied back once it is this large: large enough that a page written often is copied
- * once. */
-#define SOFT_BYTES (INT64_C(32) << 20)
-#define PASSES_MAX 4                   /* beside the writer, before it is held back */
-#define HARD_BUSY_MS 20                /* how long writers wait for a reader of the log */
-#define HARD_PAUSE_US INT64_C(1000000) /* before that is tried again */
-#define LEFT_BYTES (INT64_C(1) << 20)  /* little enough to hold the writer back for */
+/* The log is copied back whenever it has grown by this much: enough that a page written often is
+ * copied once, and so little that a sync of the log does not wait long behind it at the disk. */
+#define COPY_BYTES (INT64_C(4) << 20)
+#define RESTART_BYTES (INT64_C(32) << 20) /* from here on the log starts over */
+#define PASSES_MAX 4                      /* beside the writer, before it is held back */
+#define HARD_BUSY_MS 20                   /* how long writers wait for a reader of the log */
+#define HARD_PAUSE_US INT64_C(1000000)    /* before that is tried again */
+#define LEFT_BYTES (INT64_C(1) << 20)     /* little enough to hold the writer back for */
 
 #define CHECKPOINTER_MAGIC 0x4c50434bu
 
@@ -25,6 +26,7 @@ struct checkpointer {
 	pthread_mutex_t lock; /* guards what follows */
 	pthread_cond_t wake;
 	int64_t wal_bytes; /* after the last commit */
+	int64_t copy_at;   /* the size at which the log is copied again */
 	int64_t errors;
 	bool wanted, stop;
 
@@ -32,6 +34,7 @@ struct checkpointer {
 	struct db *db;        /* the thread's own */
 	lapse_us hard_at;     /* monotonic: no hard checkpoint before */
 	int64_t max_bytes;
+	bool durable;
 };
 
 void checkpointer_hold(struct checkpointer *c)
@@ -44,41 +47,74 @@ void checkpointer_release(struct checkpointer *c)
 	pthread_mutex_unlock(&c->gate);
 }
 
+int64_t checkpoint_next(int64_t wal_bytes, int64_t max_bytes)
+{
+	if (wal_bytes >= max_bytes)
+		return wal_bytes + LEFT_BYTES;
+	return wal_bytes + COPY_BYTES < max_bytes ? wal_bytes + COPY_BYTES : max_bytes;
+}
+
+bool checkpoint_starts_over(int64_t wal_bytes, int64_t left, int64_t max_bytes)
+{
+	return wal_bytes >= max_bytes || (wal_bytes >= RESTART_BYTES && left <= LEFT_BYTES);
+}
+
 static void checkpointer_note(void *arg, int64_t wal_bytes)
 {
 	struct checkpointer *c = arg;
 
 	assert(c->magic == CHECKPOINTER_MAGIC && wal_bytes >= 0);
 	pthread_mutex_lock(&c->lock);
+	if (wal_bytes < c->wal_bytes) /* it has started over */
+		c->copy_at = checkpoint_next(0, c->max_bytes);
 	c->wal_bytes = wal_bytes;
-	if (wal_bytes >= SOFT_BYTES && !c->wanted) {
+	if (wal_bytes >= c->copy_at && !c->wanted) {
 		c->wanted = true;
 		pthread_cond_signal(&c->wake);
 	}
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* First, beside the writer, everything that can be copied, again while much has come meanwhile;
- * then, when the log is beyond its limit, the little that is left with the writer held back, so
- * that the log starts over. */
-static int checkpointer_copy(struct checkpointer *c, int64_t wal_bytes)
+/* Beside the writer: everything that can be copied, again while much has come meanwhile. It is
+ * synced at once, so that the sync that a writer waits for finds little. */
+static int copy_beside(struct checkpointer *c, int64_t *ret_left)
 {
 	int64_t left = INT64_MAX;
 	int r = LAPSE_OK;
 
 	for (int i = 0; r == LAPSE_OK && left > LEFT_BYTES && i < PASSES_MAX; i++)
 		r = sqlite_checkpoint(c->db, false, &left);
-	if (r < 0 || wal_bytes < c->max_bytes || clock_mono(&CLOCK_SYSTEM) < c->hard_at)
-		return r;
-	checkpointer_hold(c);
-	r = sqlite_checkpoint(c->db, true, &left);
-	checkpointer_release(c);
-	if (r ==
-	    LAPSE_ERETRY) { /* a long reader needs the log: it grows until the read has ended */
-		c->hard_at = clock_mono(&CLOCK_SYSTEM) + HARD_PAUSE_US;
-		r = LAPSE_OK;
-	}
+	if (r == LAPSE_OK && c->durable)
+		r = sqlite_sync(c->db);
+	*ret_left = left;
 	return r;
+}
+
+/* With the writer held back: the little that is left, so that the log starts over. Only beyond its
+ * limit readers of the log are waited for, too. */
+static int copy_rest(struct checkpointer *c, bool is_over)
+{
+	int64_t left;
+
+	checkpointer_hold(c);
+	int r = sqlite_checkpoint(c->db, is_over, &left);
+	checkpointer_release(c);
+	if (r != LAPSE_ERETRY)
+		return r;
+	/* A long reader needs the log: it grows until the read has ended. */
+	c->hard_at = clock_mono(&CLOCK_SYSTEM) + HARD_PAUSE_US;
+	return LAPSE_OK;
+}
+
+static int checkpointer_copy(struct checkpointer *c, int64_t wal_bytes)
+{
+	const bool is_over = wal_bytes >= c->max_bytes;
+	int64_t left;
+	int r = copy_beside(c, &left);
+
+	if (r < 0 || !checkpoint_starts_over(wal_bytes, left, c->max_bytes))
+		return r;
+	return is_over && clock_mono(&CLOCK_SYSTEM) < c->hard_at ? LAPSE_OK : copy_rest(c, is_over);
 }
 
 static void *checkpointer_loop(void *arg)
@@ -99,6 +135,7 @@ static void *checkpointer_loop(void *arg)
 			syncer_die("database");
 		pthread_mutex_lock(&c->lock);
 		c->wanted = false;
+		c->copy_at = checkpoint_next(c->wal_bytes, c->max_bytes);
 		if (r < 0)
 			c->errors++;
 	}
@@ -118,7 +155,9 @@ int checkpointer_start(const struct db_config *config, struct db *writer, int64_
 		return r;
 	}
 	c->magic = CHECKPOINTER_MAGIC;
+	c->durable = config->durable;
 	c->max_bytes = wal_max_bytes;
+	c->copy_at = checkpoint_next(0, wal_max_bytes);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->gate, NULL);
 	pthread_cond_init(&c->wake, NULL);

@@ -3,8 +3,11 @@
  * The checkpointer: a thread with a connection of its own that moves SQLite's write-ahead log into
  * the database, so that the loop never waits for that fsync, and that keeps the log bounded.
  *
+ * It copies every few mebibytes, beside the writer. Once the log is large, or beyond its limit, it
+ * holds the writer back for the little that is left, so that the log starts over.
+ *
  * Start: checkpointer_start() after migrations. Hand-over: the writer's connection reports the
- * log's size after each commit (checkpointer_note), which wakes the thread past a soft limit.
+ * log's size after each commit (checkpointer_note), which wakes the thread when a copy is due.
  * Shutdown: checkpointer_stop() finishes the checkpoint under way and joins. Failure: counted and
  * tried again with the next commit; the log stays, nothing is lost. A failed sync of the database
  * is different: the kernel has forgotten pages that count as copied, so the process ends at once
@@ -13,6 +16,7 @@
 #ifndef LAPSE_STORE_SQLITE_CHECKPOINT_H
 #define LAPSE_STORE_SQLITE_CHECKPOINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "store/db.h"
@@ -28,6 +32,14 @@ void checkpointer_stop(struct checkpointer *c); /* takes NULL */
  * is a wait; waiting for SQLite's own lock would be a poll that gives up. */
 void checkpointer_hold(struct checkpointer *c);
 void checkpointer_release(struct checkpointer *c);
+
+/* The decisions, without state. At what size a log of this size is copied next; one beyond its
+ * limit could not start over, and is tried again soon. */
+int64_t checkpoint_next(int64_t wal_bytes, int64_t max_bytes);
+
+/* Whether the writer is to wait until the log has started over, of which so much is left to copy.
+ */
+bool checkpoint_starts_over(int64_t wal_bytes, int64_t left, int64_t max_bytes);
 
 /* The log's size after the last commit, and how many checkpoints failed. */
 int64_t checkpointer_wal_bytes(struct checkpointer *c);

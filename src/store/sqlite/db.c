@@ -579,6 +579,17 @@ int sqlite_checkpoint(struct db *head, bool hard, int64_t *ret_left)
 	return rc == SQLITE_IOERR_FSYNC ? LAPSE_ESYNC : sqlite_translate(rc);
 }
 
+int sqlite_sync(struct db *head)
+{
+	sqlite3_file *file = NULL;
+	int rc = sqlite3_file_control(sqlite_of(head)->handle, NULL, SQLITE_FCNTL_FILE_POINTER,
+				      &file);
+
+	if (rc == SQLITE_OK)
+		rc = file->pMethods->xSync(file, SQLITE_SYNC_NORMAL);
+	return rc == SQLITE_IOERR_FSYNC ? LAPSE_ESYNC : sqlite_translate(rc);
+}
+
 int sqlite_copy_to(struct db *db, const char *path)
 {
 	static const struct db_stmt COPY = { "VACUUM INTO $1" };

@@ -22,6 +22,9 @@ typedef void sqlite_wal_fn(void *arg, int64_t wal_bytes);
 void sqlite_on_wal(struct db *db, sqlite_wal_fn *fn, void *arg);
 int sqlite_checkpoint(struct db *db, bool hard, int64_t *ret_left); /* bytes of log not copied */
 
+/* Makes durable what checkpoints have copied so far. LAPSE_ESYNC as above. */
+int sqlite_sync(struct db *db);
+
 /* Writes a consistent copy of the whole database to a new file. */
 int sqlite_copy_to(struct db *db, const char *path);
 
