@@ -17,8 +17,10 @@ from servers import BenchError, Lapse, Redis
 from stores import CONTENT
 
 WIDE_AGENTS = 100_000
-#: so small that passes follow each other without a pause; and so large that none begins
-FILING, NO_FILING = ("--message-tail-max", "8192"), ("--message-tail-max", "10000000")
+#: as it is; so small that passes follow each other and find few messages for each inbox; so large that none begins
+FILING, SMALL, NO_FILING = (), ("--message-tail-max", "8192"), ("--message-tail-max", "10000000")
+#: messages before the open loop: with the default tail its first pass is near then
+PREFILL = 60_000
 INBOX = 10_000
 NO_WORSE = 1.05  # of the earlier version; the rest is noise
 CLAIMED = 100
@@ -132,6 +134,7 @@ def filing_round(bench, tail, rates):
     with Lapse(bench.lapsed, bench.directory("lapse"), settings=(*NO_UNREAD_LIMIT, *tail)) as lapse:
         if tail is NO_FILING:
             rates.append(saturation(bench, lapse))
+        bench.load(lapse, ["--connections", str(CONNECTIONS), "--requests", str(PREFILL), *POST])
         before = lapse.metric("lapse_messages_filed_total")
         latency = bench.load(lapse, open_loop(round(0.3 * statistics.median(rates)), bench.scale.quiet_s))["latency_us"]
         filed = lapse.metric("lapse_messages_filed_total") - before
@@ -143,13 +146,16 @@ def filing_round(bench, tail, rates):
 def filing_latency(bench):
     rates = []
     samples = alternate(bench, {"without": lambda: filing_round(bench, NO_FILING, rates),
-                                "filing": lambda: filing_round(bench, FILING, rates)})
-    ours, theirs = (Figure(f"p99 {side}", "ms", column(samples[side], "p99 ms")) for side in ("filing", "without"))
-    ratio = ours.median / theirs.median
-    row = Row("filing-latency", "p99 of an open loop at 30 % of saturation while messages are filed all the time, against "
-              "without filing", ours, theirs, ratio, "≤ 1.3", ratio <= 1.3)
+                                "filing": lambda: filing_round(bench, FILING, rates),
+                                "small": lambda: filing_round(bench, SMALL, rates)})
+    p99 = {side: Figure(f"p99 {side}", "ms", column(samples[side], "p99 ms")) for side in samples}
+    ratio = p99["filing"].median / p99["without"].median
+    row = Row("filing-latency", "p99 of an open loop at 30 % of saturation while messages are filed, against without filing",
+              p99["filing"], p99["without"], ratio, "≤ 1.3", ratio <= 1.3)
     row.figures, row.their_figures = ([Figure(key, "", column(samples[side], key)) for key in samples[side][0]]
                                       for side in ("filing", "without"))
+    row.notes.append(f"With a tail of {SMALL[1]}, so that filing never ends and finds few messages for each inbox, p99 is "
+                     f"{p99['small']}: {p99['small'].median / p99['without'].median:.2f}× without.")
     return row
 
 
