@@ -72,9 +72,9 @@ static void what_is_done_at_which_size(void **state)
 	const int64_t max = 128 * MIB;
 
 	(void)state;
-	assert_int_equal(checkpoint_next(0, max), 4 * MIB);
-	assert_int_equal(checkpoint_next(32 * MIB, max), 36 * MIB);
-	assert_int_equal(checkpoint_next(max - MIB, max), max);
+	assert_int_equal(checkpoint_next(0, max), MIB);
+	assert_int_equal(checkpoint_next(32 * MIB, max), 33 * MIB);
+	assert_int_equal(checkpoint_next(max - MIB / 2, max), max);
 	assert_int_equal(checkpoint_next(max, max), max + MIB);
 	assert_int_equal(checkpoint_next(0, MIB), MIB);
 

@@ -10,8 +10,9 @@
 #include "store/sqlite/syncer.h"
 
 /* The log is copied back whenever it has grown by this much: enough that a page written often is
- * copied once, and so little that a sync of the log does not wait long behind it at the disk. */
-#define COPY_BYTES (INT64_C(4) << 20)
+ * copied once, and so little that a sync of the log does not wait long behind it at the disk. After
+ * 4 MiB of filed messages it waited for 2 to 4 ms, behind pages from all over the database. */
+#define COPY_BYTES (INT64_C(1) << 20)
 #define RESTART_BYTES (INT64_C(32) << 20) /* from here on the log starts over */
 #define PASSES_MAX 4                      /* beside the writer, before it is held back */
 #define HARD_BUSY_MS 20                   /* how long writers wait for a reader of the log */

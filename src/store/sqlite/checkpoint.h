@@ -3,7 +3,7 @@
  * The checkpointer: a thread with a connection of its own that moves SQLite's write-ahead log into
  * the database, so that the loop never waits for that fsync, and that keeps the log bounded.
  *
- * It copies every few mebibytes, beside the writer. Once the log is large, or beyond its limit, it
+ * It copies every mebibyte, beside the writer. Once the log is large, or beyond its limit, it
  * holds the writer back for the little that is left, so that the log starts over.
  *
  * Start: checkpointer_start() after migrations. Hand-over: the writer's connection reports the
