@@ -8,9 +8,10 @@
  *
  * Work. Once the tail is half full a pass begins. It visits every inbox in the order of its name,
  * which is the order of the table, so a page of the table is written once for many messages. A
- * slice (message/slice.h) is a transaction of sweep_budget_ms; while requests want the store, it is
- * one of SLICE_CROWDED_US and followed by a rest of three times its length. The pass ends with the
- * mark: everything up to the newest message of its beginning is filed.
+ * slice (message/slice.h) is a transaction of sweep_budget_ms. While requests want the store,
+ * slices are shorter and have rests between them: how long depends on how full the tail is
+ * (message_filing_pace). The pass ends with the mark: everything up to the newest message of its
+ * beginning is filed.
  *
  * A full tail. Senders are faster than the passes: each of them then files a few messages in its
  * own transaction, in the same order, before it adds one.
@@ -25,13 +26,13 @@
 #include "base/metrics.h"
 #include "engine/engine.h"
 #include "message/row.h"
+#include "message/rules.h"
 #include "message/slice.h"
 #include "message/unread.h"
 #include "store/migrate.h"
 
 #define ALL_FILED INT64_MAX
-#define REST_FACTOR 3
-#define SLICE_CROWDED_US 450 /* half of it cannot keep up, twice of it makes requests wait */
+#define REST_FACTOR 3 /* at least, times the slice */
 #define FAILED_PAUSE_US INT64_C(1000000)
 #define ROOM_MESSAGES 8     /* that a sender files when the tail is full */
 #define SLICE_MESSAGES 64   /* between two looks at the clock */
@@ -104,17 +105,15 @@ int filing_make_room(struct tx *tx)
 
 /* The loop */
 
-static int filing_slice(struct engine *e)
+static int filing_slice(struct engine *e, lapse_us budget)
 {
-	const lapse_us budget = e->settings->sweep_budget_ms * 1000;
 	struct tail *t = tail_of(e);
 	struct slice s;
 	struct tx tx;
 	int r = tx_begin(&tx, e);
 
 	if (r == LAPSE_OK)
-		r = slice_file(&s, t, tx.db, e->clock,
-			       e->crowded && budget > SLICE_CROWDED_US ? SLICE_CROWDED_US : budget);
+		r = slice_file(&s, t, tx.db, e->clock, budget);
 	if (r < 0) {
 		tx_rollback(&tx);
 		return r;
@@ -130,18 +129,38 @@ static bool wants_filing(const struct tail *t)
 	return t->pass.running || (t->count > 0 && t->count >= t->max / 2);
 }
 
+static struct filing_pace pace_of(const struct engine *e, const struct tail *t)
+{
+	const lapse_us budget = e->settings->sweep_budget_ms * 1000;
+	struct filing_pace pace = { .slice_us = budget };
+
+	if (e->crowded)
+		pace = message_filing_pace(t->count, t->max);
+	if (pace.slice_us > budget)
+		pace.slice_us = budget;
+	return pace;
+}
+
+/* Longer after a slice that took longer than it should. */
+static lapse_us filing_rest(const struct filing_pace *pace, lapse_us took)
+{
+	const lapse_us least = pace->rest_us > 0 ? REST_FACTOR * took : 0;
+
+	assert(took >= 0);
+	return pace->rest_us > least ? pace->rest_us : least;
+}
+
 static void filing_tick(struct engine *e)
 {
 	struct tail *t = tail_of(e);
-	lapse_us began = clock_mono(e->clock);
+	const lapse_us began = clock_mono(e->clock);
 
 	if (!wants_filing(t) || began < t->rest_until)
 		return;
-	int r = filing_slice(e);
-	lapse_us ended = clock_mono(e->clock);
-	t->rest_until = ended + (e->crowded ? REST_FACTOR * (ended - began) : 0);
-	if (r < 0)
-		t->rest_until = ended + FAILED_PAUSE_US;
+	const struct filing_pace pace = pace_of(e, t);
+	int r = filing_slice(e, pace.slice_us);
+	const lapse_us ended = clock_mono(e->clock);
+	t->rest_until = ended + (r < 0 ? FAILED_PAUSE_US : filing_rest(&pace, ended - began));
 }
 
 static lapse_us filing_next_us(const struct engine *e)

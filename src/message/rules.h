@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the life of a message is: pure decisions, no clock and no store. */
+/* What the life of a message is, and at what pace messages are filed: pure decisions, no clock and
+ * no store. */
 #ifndef LAPSE_MESSAGE_RULES_H
 #define LAPSE_MESSAGE_RULES_H
 
@@ -28,5 +29,13 @@ enum claim_verdict { CLAIM_OURS, CLAIM_LOST };
 /* Whether the holder of claim `given` may mark a message that now carries claim `current` as read.
  * Without a claim the owner of the inbox always may. */
 enum claim_verdict message_judge_claim(int64_t given, int64_t current);
+
+/* Filing while requests want the store: how long a slice may take, and how long it rests after. */
+struct filing_pace {
+	lapse_us slice_us, rest_us;
+};
+
+/* Slices are short while the tail has room, and get longer with shorter rests as it fills. */
+struct filing_pace message_filing_pace(int64_t count, int64_t max);
 
 #endif

@@ -7,32 +7,45 @@
 #include "message/unread.h"
 #include "store/migrate.h"
 
-#define LOOK_ROWS 32 /* between two looks at the clock, in an inbox with many messages */
+#define LOOK_ROWS 32 /* between two looks at the clock */
 
-static bool is_over(const struct slice *s)
+/* Whether the time is over. Rows that were gathered are written first, so that it includes what
+ * they cost. */
+static int slice_look(struct slice *s, struct db *db, bool *ret_over)
 {
-	return clock_mono(s->clock) >= s->stop;
+	int r = LAPSE_OK;
+
+	if (s->written - s->flushed >= LOOK_ROWS) {
+		r = db_flush(db);
+		s->flushed = s->written;
+	}
+	*ret_over = clock_mono(s->clock) >= s->stop;
+	return r;
 }
 
 /* Files what the pass wants of the inbox until the time is over: *ret_whole = it has all. */
 static int file_inbox(struct slice *s, struct db *db, struct tail_inbox *i, bool *ret_whole)
 {
 	size_t n = 0, k = i->first;
+	bool over = false;
 	int r = LAPSE_OK;
 
-	for (; r == LAPSE_OK && k < i->count && i->entries[k].id <= s->pass.upto; k++) {
+	for (; k < i->count && i->entries[k].id <= s->pass.upto; k++) {
 		if (i->entries[k].hidden)
 			continue;
-		if (n > 0 && n % LOOK_ROWS == 0 && is_over(s))
+		if (n > 0 && n % LOOK_ROWS == 0)
+			r = slice_look(s, db, &over);
+		if (r == LAPSE_OK && !over)
+			r = unread_write(db, i, i->entries[k].id);
+		if (r < 0 || over)
 			break;
-		r = unread_write(db, i, i->entries[k].id);
 		n++;
+		s->written++;
 	}
 	*ret_whole = k == i->count || i->entries[k].id > s->pass.upto;
 	if (r < 0 || n == 0)
 		return r;
 	s->parts[s->parts_count++] = (struct slice_part){ i, n };
-	s->written += (int64_t)n;
 	return unread_write_count(db, i, (int64_t)n);
 }
 
@@ -40,7 +53,7 @@ int slice_file(struct slice *s, const struct tail *t, struct db *db, const struc
 	       lapse_us budget)
 {
 	const struct tail_inbox *last = NULL;
-	bool whole = true;
+	bool whole = true, over = false;
 	int r = LAPSE_OK;
 
 	assert(t->magic == TAIL_MAGIC && budget > 0);
@@ -48,17 +61,17 @@ int slice_file(struct slice *s, const struct tail *t, struct db *db, const struc
 	s->stop = clock_mono(clock) + budget;
 	s->pass = t->pass;
 	s->parts_count = 0;
-	s->written = 0;
+	s->written = s->flushed = 0;
 	if (!s->pass.running)
 		s->pass = (struct tail_pass){ .running = true, .upto = t->newest };
 	struct tail_inbox *i = tail_after(t, s->pass.after);
-	while (r == LAPSE_OK && i && whole && s->parts_count < SLICE_INBOXES &&
-	       (!last || !is_over(s))) {
+	while (r == LAPSE_OK && i && whole && !over && s->parts_count < SLICE_INBOXES) {
 		r = file_inbox(s, db, i, &whole);
-		if (whole) {
-			last = i;
-			i = i->next[0];
-		}
+		if (r < 0 || !whole)
+			break;
+		last = i;
+		i = i->next[0];
+		r = slice_look(s, db, &over);
 	}
 	if (r < 0)
 		return r;

@@ -28,7 +28,7 @@ struct slice {
 	struct tail_pass pass; /* where it is after the slice */
 	struct slice_part parts[SLICE_INBOXES];
 	size_t parts_count;
-	int64_t written;
+	int64_t written, flushed; /* messages; the latter without those that the store gathers */
 };
 
 /* Writes what comes next, and begins a pass where there is none; at least one inbox, then until

@@ -240,6 +240,12 @@ int db_post_row(struct db_query *q, struct db_expect expect)
 	return post_or_run(q, expect, db_driver_of(q->db)->post_row);
 }
 
+int db_flush(struct db *db)
+{
+	assert(db->magic == DB_MAGIC && db_in_transaction(db));
+	return db_driver_of(db)->flush(db);
+}
+
 static struct db_prepared *row_of(const struct db_query *q)
 {
 	assert(q->started && !q->ended);

@@ -152,6 +152,9 @@ int db_post(struct db_query *q, struct db_expect expect);
  *	UPDATE t SET … WHERE …      by a key that is posted once in a transaction */
 int db_post_row(struct db_query *q, struct db_expect expect);
 
+/* Does what gathered rows wait for, so that what follows does not have to. */
+int db_flush(struct db *db);
+
 /* Columns of the current row; texts live until the next step. */
 int64_t db_int(const struct db_query *q, int column);
 const char *db_text(const struct db_query *q, int column); /* NULL for SQL's NULL */

@@ -69,6 +69,9 @@ struct db_driver {
 	 * bind() before. */
 	int (*post_row)(struct db *db, struct db_prepared *prepared, struct db_expect expect);
 
+	/* Writes the rows that were gathered, or sends them. */
+	int (*flush)(struct db *db);
+
 	/* Columns of the current row. */
 	int64_t (*number)(struct db_prepared *prepared, int column);
 	const char *(*text)(struct db_prepared *prepared, int column);

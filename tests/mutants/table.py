@@ -128,6 +128,12 @@ add("inbox-without-row", "src/message/unread.c", "return i->live == 0 && i->file
     "an inbox whose row has gone is made anew", "unit_test_tail")
 add("inbox-row-kept", "src/message/prune.c", "return i && i->live > 0;", "return i != NULL;",
     "the row of an inbox goes with its last message", "unit_test_tail")
+add("filing-in-long-slices", "src/message/rules.c", "RELAXED = { .slice_us = 100,", "RELAXED = { .slice_us = 1000,",
+    "filing hurries only as the tail fills", "unit_test_message_rules")
+add("filing-without-rest", "src/message/filing.c", "pace->rest_us > 0 ? REST_FACTOR * took : 0", "pace->rest_us < 0 ? REST_FACTOR * took : 0",
+    "a slow slice of filing is followed by a longer rest", "unit_test_tail")
+add("gathered-rows-take-no-time", "src/message/slice.c", "r = db_flush(db);", "r = db ? LAPSE_OK : LAPSE_EIO;",
+    "a slice writes its rows before it looks at the clock", "unit_test_tail")
 add("log-never-starts-over", "src/store/sqlite/checkpoint.c", "(wal_bytes >= RESTART_BYTES && left <= LEFT_BYTES)",
     "(wal_bytes < 0 && left <= LEFT_BYTES)", "a log below its limit starts over", "unit_test_checkpoint")
 add("writer-waits-for-the-whole-log", "src/store/sqlite/checkpoint.c", "(wal_bytes >= RESTART_BYTES && left <= LEFT_BYTES)",

@@ -611,6 +611,23 @@ static void a_step_takes_its_posted_rows_with_it(void **state)
 	assert_int_equal(count(d->db), 18);
 }
 
+static void a_flush_writes_posted_rows_at_once(void **state)
+{
+	const struct desk *d = *state;
+	lapse_ms now;
+
+	assert_int_equal(db_begin(d->db, &now), LAPSE_OK);
+	assert_int_equal(db_flush(d->db), LAPSE_OK); /* there are none */
+	post_rows(d->db, 1, 5);
+	assert_int_equal(db_flush(d->db), LAPSE_OK);
+	post_rows(d->db, 6, 9);
+	assert_int_equal(post_row(d->db, 3, NULL), LAPSE_OK);
+	assert_int_equal(db_flush(d->db), LAPSE_ERETRY);
+	assert_false(db_in_transaction(d->db));
+	db_rollback(d->db);
+	assert_int_equal(count(d->db), 0);
+}
+
 /* The row to blame is found by the next transaction, which writes each at once. */
 static void a_posted_row_that_cannot_be_written_ends_the_transaction(void **state)
 {
@@ -668,6 +685,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(posted_values_arrive_as_they_are, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_step_takes_its_posted_rows_with_it, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_flush_writes_posted_rows_at_once, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(
 			a_posted_row_that_cannot_be_written_ends_the_transaction, setup, teardown),

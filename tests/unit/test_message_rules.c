@@ -64,11 +64,37 @@ static void judges_claims(void **state)
 			fail_msg("case %zu", i);
 }
 
+static void filing_hurries_as_the_tail_fills(void **state)
+{
+	static const struct {
+		int64_t count, max;
+		lapse_us slice_us, rest_us;
+	} cases[] = {
+		{ 0, 8000, 100, 2500 },
+		{ 4000, 8000, 100, 2500 }, /* where passes begin */
+		{ 5000, 8000, 100, 2500 },
+		{ 6000, 8000, 275, 1925 }, /* half of the way */
+		{ 7000, 8000, 450, 1350 },
+		{ 8001, 8000, 450, 1350 }, /* a sender has just added one */
+		{ 1, 1, 100, 2500 },
+		{ 2, 1, 450, 1350 },
+		{ 10000000, 10000000, 450, 1350 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct filing_pace pace = message_filing_pace(cases[i].count, cases[i].max);
+		assert_int_equal(pace.slice_us, cases[i].slice_us);
+		assert_int_equal(pace.rest_us, cases[i].rest_us);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(judges_by_read_and_age),
 		cmocka_unit_test(judges_claims),
+		cmocka_unit_test(filing_hurries_as_the_tail_fills),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

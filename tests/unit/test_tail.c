@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "message/message.h"
+#include "message/slice.h"
 #include "message/unread.h"
 #include "unit.h"
 
@@ -276,6 +277,79 @@ static void a_slice_that_fails_changes_nothing(void **state)
 	world_check_counters(w);
 }
 
+/* A look at the clock includes what rows cost, which SQLite would otherwise gather for longer: an
+ * error among the first rows is met within the slice, not at its commit. */
+static void a_slice_writes_its_rows_before_it_looks_at_the_clock(void **state)
+{
+	struct world *w = *state;
+	struct slice s;
+	struct tx tx;
+
+	w->settings.message_tail_max = 1000;
+	world_reopen(w);
+	send_many(w, "a", 100);
+	side_run(w, "CREATE TRIGGER refuse BEFORE INSERT ON messages_unread WHEN "
+		    "(SELECT count(*) FROM messages_unread) = 20 "
+		    "BEGIN SELECT RAISE(ABORT, 'no'); END");
+	assert_int_equal(tx_begin(&tx, &w->engine), LAPSE_OK);
+	assert_true(slice_file(&s, tail_of(&w->engine), tx.db, w->engine.clock, 1000000) < 0);
+	assert_int_equal(s.written, 32);
+	tx_rollback(&tx);
+	world_check_counters(w);
+}
+
+static void a_slice_ends_within_a_large_inbox(void **state)
+{
+	struct world *w = *state;
+	struct tail *t;
+
+	w->settings.message_tail_max = 1000;
+	world_reopen(w);
+	t = tail_of(&w->engine);
+	send_many(w, "a", 600);
+	w->engine.crowded = true;
+	w->time.mono_step = 30; /* four looks are a slice */
+	engine_tick(&w->engine);
+	w->time.mono_step = 0;
+	assert_in_range(t->filed, 32, 200);
+	assert_int_equal(t->count, 600 - t->filed);
+	assert_true(t->pass.running);
+	assert_int_equal(side_int(w, "SELECT count(*) FROM messages_unread"), t->filed);
+	world_check_counters(w);
+}
+
+/* While requests want the store: what a slice takes is at most a quarter, and far less while the
+ * tail has room. */
+static void slices_give_way(void **state)
+{
+	struct world *w = *state;
+	struct tail *t = tail_of(&w->engine);
+
+	send_many(w, "a", 4);
+	w->engine.crowded = true;
+	engine_tick(&w->engine);
+	assert_int_equal(t->filed, 4);
+	assert_int_equal(t->rest_until - w->time.mono, 2500);
+	send_many(w, "a", 8);
+	engine_tick(&w->engine);
+	assert_int_equal(t->filed, 4); /* it rests */
+	w->time.mono += 2500;
+	w->time.mono_step = 1000;
+	lapse_us began = w->time.mono;
+	engine_tick(&w->engine);
+	w->time.mono_step = 0;
+	lapse_us took = w->time.mono - began;
+	assert_true(t->rest_until - w->time.mono > 2500); /* it was slow */
+	assert_true(t->rest_until - w->time.mono <= 3 * took);
+	w->engine.crowded = false;
+	w->time.mono = t->rest_until;
+	engine_tick(&w->engine);
+	assert_true(t->rest_until <= w->time.mono);
+	world_check_counters(w);
+}
+
+#define WORLD_TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -285,6 +359,9 @@ int main(void)
 						small_tail, world_teardown),
 		cmocka_unit_test_setup_teardown(a_slice_that_fails_changes_nothing, small_tail,
 						world_teardown),
+		WORLD_TEST(a_slice_writes_its_rows_before_it_looks_at_the_clock),
+		WORLD_TEST(a_slice_ends_within_a_large_inbox),
+		cmocka_unit_test_setup_teardown(slices_give_way, small_tail, world_teardown),
 		cmocka_unit_test(inboxes_follow_each_other_by_name),
 		cmocka_unit_test(what_is_hidden_can_be_shown_again),
 		cmocka_unit_test_setup_teardown(a_rollback_takes_the_memory_back, small_tail,

@@ -412,6 +412,11 @@ static int pg_post_row(struct db *head, struct db_prepared *prepared, struct db_
 	return gather_add(db, p, expect.rows);
 }
 
+static int pg_flush(struct db *head)
+{
+	return gather_send(pg_of(head));
+}
+
 static int pg_step(struct db *head, struct db_prepared *prepared)
 {
 	struct pg_prepared *p = pg_prepared_of(prepared);
@@ -514,6 +519,7 @@ static const struct db_driver PG_DRIVER = {
 	.changed = pg_changed,
 	.post = pg_post,
 	.post_row = pg_post_row,
+	.flush = pg_flush,
 	.number = pg_number,
 	.text = pg_text,
 	.is_null = pg_is_null,

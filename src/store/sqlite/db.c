@@ -329,8 +329,10 @@ static int sqlite_bind(struct db *db, struct db_prepared *prepared)
 
 /* Writes the rows that wait. What becomes of them belongs to rows posted before, so it ends the
  * transaction: a constraint is found again by the next one, at the row that is to blame. */
-static int sqlite_flush(struct sqlite_db *db)
+static int sqlite_flush(struct db *head)
 {
+	struct sqlite_db *db = sqlite_of(head);
+
 	if (db->failed < 0 || posted_rows(db->posted) == 0)
 		return db->failed;
 	int r = posted_run(db->posted);
@@ -348,7 +350,7 @@ static int sqlite_step(struct db *head, struct db_prepared *prepared)
 	struct sqlite_db *db = sqlite_of(head);
 
 	if (posted_rows(db->posted) > 0 && !sqlite3_stmt_busy(prepared_of(prepared)->stmt))
-		sqlite_flush(db);
+		sqlite_flush(head);
 	if (db->failed < 0)
 		return db->failed;
 	int rc = sqlite3_step(prepared_of(prepared)->stmt);
@@ -423,7 +425,7 @@ static int sqlite_begin(struct db *head, bool write)
 /* After the rows that wait. */
 static int sqlite_run_after_rows(struct db *head, const struct db_stmt *stmt)
 {
-	int r = sqlite_flush(sqlite_of(head));
+	int r = sqlite_flush(head);
 
 	return r < 0 ? r : sqlite_run_fixed(head, stmt);
 }
@@ -516,7 +518,7 @@ static int sqlite_post_row(struct db *head, struct db_prepared *prepared, struct
 							p->head.params, &p->many) < 0))
 		return post_now(head, prepared, expect);
 	posted_add(db->posted, p->many, p->head.values, expect.rows, &full);
-	return full ? sqlite_flush(db) : LAPSE_OK;
+	return full ? sqlite_flush(head) : LAPSE_OK;
 }
 
 static void sqlite_interrupt(struct db *db)
@@ -544,6 +546,7 @@ static const struct db_driver SQLITE_DRIVER = {
 	.reset = sqlite_reset,
 	.changed = sqlite_changed,
 	.post_row = sqlite_post_row,
+	.flush = sqlite_flush,
 	.number = sqlite_number,
 	.text = sqlite_text,
 	.is_null = sqlite_is_null,
