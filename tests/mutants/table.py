@@ -136,6 +136,8 @@ add("gathered-rows-take-no-time", "src/message/slice.c", "r = db_flush(db);", "r
     "a slice writes its rows before it looks at the clock", "unit_test_tail")
 add("log-never-starts-over", "src/store/sqlite/checkpoint.c", "(wal_bytes >= RESTART_BYTES && left <= LEFT_BYTES)",
     "(wal_bytes < 0 && left <= LEFT_BYTES)", "a log below its limit starts over", "unit_test_checkpoint")
+add("busy-log-is-a-failure", "src/store/sqlite/checkpoint.c", "if (r == LAPSE_ERETRY)\n\t\t\tleft", "if (r > 0)\n\t\t\tleft",
+    "a busy log is no failure", "unit_test_checkpoint")
 add("writer-waits-for-the-whole-log", "src/store/sqlite/checkpoint.c", "(wal_bytes >= RESTART_BYTES && left <= LEFT_BYTES)",
     "(wal_bytes >= RESTART_BYTES && left >= 0)", "a writer waits only for the little that is left", "unit_test_checkpoint")
 add("commit-held-back", "src/store/sqlite/frames.c", "else if (f->commits || f->held.len >= HELD_BYTES)", "else if (f->held.len >= HELD_BYTES)",

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checkpointer, as the engine runs it, keeps the write-ahead log bounded. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "store/sqlite/checkpoint.h"
@@ -121,6 +125,48 @@ static void below_its_limit_a_log_grows_while_it_is_read(void **state)
 	assert_true(settles_below(w, RESTART));
 }
 
+/* Where SQLite's lock of a checkpoint lies in the file of the log's index. */
+#define CHECKPOINT_LOCK_AT 121
+
+/* Another process holds it until it is killed. */
+static pid_t hold_checkpoint_lock(const char *index)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_start = CHECKPOINT_LOCK_AT, .l_len = 1 };
+	int ready[2];
+	char byte;
+
+	assert_int_equal(pipe(ready), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves it alone */
+		int fd = open(index, O_RDWR | O_CLOEXEC);
+		if (fcntl(fd, F_SETLK, &lock) == 0 && write(ready[1], "y", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1); /* 0 = it could not have the lock */
+	close(ready[0]);
+	return child;
+}
+
+static void a_busy_log_is_no_failure(void **state)
+{
+	struct world *w = *state;
+	char index[TEMP_PATH_MAX];
+
+	path_join(index, w->dir, DATADIR_DATABASE "-shm");
+	pid_t child = hold_checkpoint_lock(index);
+	while (wal_bytes(w) < RESTART + MIB)
+		assert_int_equal(commit_bytes(w, 60000), LAPSE_OK);
+	usleep(100000); /* the last try is over */
+	assert_int_equal(sqlite_store_checkpoint_errors(w->engine.store), 0);
+	kill(child, SIGKILL);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(commit_blob(w), LAPSE_OK);
+	assert_true(settles_below(w, RESTART));
+}
+
 /* 160 MiB of commits with the short pauses a loop has. The writer can be ahead of a checkpoint
  * under way, so the bound has slack; without a checkpointer the log would be all of it. */
 static void the_log_is_bounded_under_load(void **state)
@@ -179,6 +225,7 @@ int main(void)
 		LOG_TEST(the_log_starts_over),
 		FAR_TEST(a_log_below_its_limit_starts_over_too),
 		FAR_TEST(below_its_limit_a_log_grows_while_it_is_read),
+		FAR_TEST(a_busy_log_is_no_failure),
 		LOG_TEST(the_log_is_bounded_under_load),
 		LOG_TEST(a_reader_delays_it_only),
 		cmocka_unit_test(stopping_takes_nothing),

@@ -77,18 +77,21 @@ static void checkpointer_note(void *arg, int64_t wal_bytes)
 }
 
 /* Beside the writer: everything that can be copied, again while much has come meanwhile. It is
- * synced at once, so that the sync that a writer waits for finds little. */
+ * synced at once, so that the sync that a writer waits for finds little. That SQLite is busy is no
+ * failure: it says so when it reads the head of the log's index while the writer changes it. */
 static int copy_beside(struct checkpointer *c, int64_t *ret_left)
 {
 	int64_t left = INT64_MAX;
-	int r = LAPSE_OK;
 
-	for (int i = 0; r == LAPSE_OK && left > LEFT_BYTES && i < PASSES_MAX; i++)
-		r = sqlite_checkpoint(c->db, false, &left);
-	if (r == LAPSE_OK && c->durable)
-		r = sqlite_sync(c->db);
+	for (int i = 0; left > LEFT_BYTES && i < PASSES_MAX; i++) {
+		int r = sqlite_checkpoint(c->db, false, &left);
+		if (r == LAPSE_ERETRY)
+			left = INT64_MAX;
+		else if (r < 0)
+			return r;
+	}
 	*ret_left = left;
-	return r;
+	return c->durable ? sqlite_sync(c->db) : LAPSE_OK;
 }
 
 /* With the writer held back: the little that is left, so that the log starts over. Only beyond its
